@@ -24,7 +24,7 @@ from report import Outcome, machine
 from trial import HERE, PEERS_PYTHON, Options
 
 NAMES = (
-    "imports", "scalar", "sigkill", "loop", "ingest", "devices", "agent", "goodput",
+    "imports", "cli", "scalar", "sigkill", "loop", "ingest", "devices", "agent", "goodput",
     "first_answer", "stacks", "profiles", "hangs", "growth",
 )  # fmt: skip
 STORE = "store"

@@ -19,7 +19,20 @@ from runwatch._version import __version__
 
 if TYPE_CHECKING:
     from runwatch.sdk.diagnosing import diagnose
-    from runwatch.sdk.front import current_run, data, finish, init, log, profile, span, step, steps
+    from runwatch.sdk.front import (
+        begin_span,
+        begin_step,
+        current_run,
+        data,
+        end_step,
+        finish,
+        init,
+        log,
+        profile,
+        span,
+        step,
+        steps,
+    )
     from runwatch.sdk.run import Run
     from runwatch.sdk.values.config import ConfigDict
     from runwatch.sdk.wandb_like.calls import *  # noqa: F403
@@ -30,10 +43,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "__version__",
+    "begin_span",
+    "begin_step",
     "config",
     "current_run",
     "data",
     "diagnose",
+    "end_step",
     "finish",
     "init",
     "log",
@@ -45,9 +61,22 @@ __all__ = [
 
 _HOMES: Final = {
     **dict.fromkeys(
-        ("current_run", "data", "finish", "init", "log", "profile", "span", "step", "steps"),
+        (
+            "begin_span",
+            "begin_step",
+            "current_run",
+            "data",
+            "end_step",
+            "finish",
+            "init",
+            "log",
+            "profile",
+            "span",
+            "step",
+            "steps",
+        ),
         "runwatch.sdk.front",
-    ),
+    ),  # fmt: skip
     "diagnose": "runwatch.sdk.diagnosing",
 }
 

@@ -51,6 +51,8 @@ class Listening:
     """The host it runs on; empty: an older head did not note it."""
     since_ns: int = 0
     """When it began to listen, wall clock; 0: not noted."""
+    id: str = ""
+    """Of its store (`head/own_id.py`); empty: it takes no records, or is older."""
 
     @property
     def link(self) -> str:
@@ -129,6 +131,17 @@ def _looked_at(root: Path, port: int) -> Iterator[tuple[Path, str]]:
         yield own / HEADS, _name(port)
 
 
+def here(root: Path) -> Iterator[Listening]:
+    """The heads on this machine whose notes we find and trust; some may be gone."""
+    for own in dict.fromkeys((root, runwatch_dir(), runwatch_dir({}))):
+        if (note := _note(own, quietly=True)) is not None:
+            yield note[0]
+        with suppress(OSError):
+            for name in sorted(os.listdir(own / HEADS)):
+                if (note := _note(own / HEADS, name, quietly=True)) is not None:
+                    yield note[0]
+
+
 def leave_note(root: Path, at: Listening) -> bool:
     """False if the disk was full: try again later."""
     text = json.dumps(asdict(at)).encode()
@@ -183,7 +196,7 @@ def _note(
             text = folder.text(name, owners=(owner,))
         fields: dict[str, Any] = json.loads(text)
         required = {name: fields[name] for name in ("http", "grpc", "token", "pid")}
-        more = {name: fields[name] for name in ("host", "since_ns") if name in fields}
+        more = {name: fields[name] for name in ("host", "since_ns", "id") if name in fields}
         return Listening(**required, **more), owner
     except (OSError, ValueError, KeyError, TypeError):
         return None

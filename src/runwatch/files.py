@@ -307,6 +307,12 @@ def written(path: Path, *, mode: int = 0o600) -> Iterator[BinaryIO]:
         yield file
 
 
+def write_new(path: Path, data: bytes) -> None:
+    """A new file for our eyes only, in a folder that nobody else can write to."""
+    with open(os.open(path, os.O_WRONLY | _NEW, 0o600), "wb") as file:
+        file.write(data)
+
+
 def read_followed(path: Path, most: int = SMALL_BYTES) -> bytes:
     """The start of a regular file, links followed: never a pipe that does not end."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)

@@ -7,6 +7,7 @@ import logging
 import unicodedata
 
 import pytest
+from rich.text import Text
 
 from runwatch.cli.pictures.plain import Plain
 from runwatch.cli.pictures.tables import console as tables_console
@@ -36,7 +37,7 @@ def test_no_control_character_is_left_and_no_word_is_lost() -> None:
 def test_a_table_is_coloured_by_us_alone() -> None:
     out = io.StringIO()
     made = table("name")
-    made.add_row(EVIL, style="red")
+    made.add_row(Text(EVIL, style="red"))
     console = Plain(file=out, force_terminal=True, width=100)
     console.print(made)
     console.print(f"{EVIL}: why", markup=False, highlight=False)

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Final
 
 from runwatch._version import __version__
-from runwatch.address import http_address, token_for
 from runwatch.agent.attribution import Attribution
 from runwatch.agent.book import Book
 from runwatch.agent.collectors import (
@@ -49,6 +48,8 @@ from runwatch.agent.note import StatusNote
 from runwatch.agent.own_log import shorten
 from runwatch.agent.queues import SCHEDULERS
 from runwatch.agent.queues.desk import QueueDesk, QueueEvent
+from runwatch.agent.sender import Orders
+from runwatch.agent.senders import Senders
 from runwatch.agent.settings import AgentSettings
 from runwatch.agent.syncing import DiskSync
 from runwatch.agent.watch import Exit, ProcessWatch
@@ -67,7 +68,6 @@ from runwatch.journal.liveness import (
 from runwatch.journal.reader import JournalReader
 from runwatch.journal.retention import Memory, enforce
 from runwatch.journal.segment import DEFAULT_SEGMENT_BYTES, new_journal_id
-from runwatch.journal.stored import note_head
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import Batch, Command, JournalId, Origin, RunScope
 from runwatch.record.captures import FAILED
@@ -75,9 +75,6 @@ from runwatch.record.commands import CommandResult
 from runwatch.record.life import JournalLoss
 from runwatch.record.losses import JournalAside
 from runwatch.record.node import AgentEnd, AgentStart, CollectorFailed, DeviceOwner, ProcessExit
-from runwatch.ship.client import Shipper, ShipSettings
-from runwatch.ship.courier import Courier
-from runwatch.ship.finding import find
 from runwatch.ship.tail import FAILURES, Tail
 
 TIDY_SECONDS: Final = 30.0
@@ -119,6 +116,7 @@ class Agent:
         self._attribution = Attribution(lambda: self._targets, changed=self._owner_changed)
         self._collectors = [make(settings.root, lambda: self._targets) for make in COLLECTORS]
         self._lanes = Lanes(self._sources() if sources is None else sources, self, clock=clock)
+        self._senders = Senders(settings, self.host, clock)
         self._book = Book(self._open_journal)
         self._queues = QueueDesk(SCHEDULERS, clock=clock)
         self._moved = Neighbour(settings, self.host, clock)
@@ -133,22 +131,24 @@ class Agent:
         self._busy_ns = clock.mono_ns()
         self._tidied_ns = 0
         self._old_journals = Memory()
-        self._shipper = self._make_shipper()
-        self._courier = self._make_courier()
+        self._senders.begin(Orders(self._errands.kinds, self._errands.take))
 
     def _open_journal(self) -> JournalWriter:
         return here_or_elsewhere(self.settings.root, self._open_journal_in)
 
     def _open_journal_in(self, root: Path) -> JournalWriter:
-        own = self.settings.own_bytes
-        return JournalWriter(
+        own, origin = self.settings.own_bytes, self._origin()
+        writer = JournalWriter(
             root,
-            self._origin(),
+            origin,
             # A full journal drops its oldest segment: it must be a small part of the whole.
             segment_bytes=min(DEFAULT_SEGMENT_BYTES, own // SEGMENTS),
             budget_bytes=own,
             clock=self._clock,
+            heads=self._senders.note(),
         )
+        self._senders.opened(origin.journal)
+        return writer
 
     def _origin(self) -> Origin:
         now, pid = self._clock.wall_ns(), os.getpid()
@@ -157,58 +157,13 @@ class Agent:
         here = pid_namespace()
         return Origin(journal, self.host, pid, now, boot_id(), ticks, "agent", __version__, here)
 
-    def _make_shipper(self) -> Shipper | None:
-        settings = self.settings
-        if not settings.head:
-            return None
-        http_address(settings.head)  # raises if it is none
-        ca = settings.ca.read_bytes() if settings.ca else None
-        return Shipper(
-            settings.root,
-            lambda: find(settings.head, ca).address,
-            token=self._token,
-            ca=ca,
-            host=self.host,
-            all_hosts=settings.all_hosts,
-            inherit_seconds=settings.inherit_seconds,
-            settings=ShipSettings(longest_delay_seconds=settings.retry_seconds),
-            commands=self._errands.kinds,
-            on_command=self._errands.take,
-            on_head=partial(note_head, settings.root, self.host),
-            clock=self._clock,
-        )
-
-    def _token(self) -> str:
-        """The token that is set, or the one that a head of this user left beside the journals."""
-        return token_for(self.settings.head, self.settings.root, self.settings.token)
-
-    def _make_courier(self) -> Courier | None:
-        shipper, settings = self._shipper, self.settings
-        if shipper is None:
-            return None
-        return Courier(
-            settings.root,
-            shipper.channel,
-            host=self.host,
-            token=self._token,
-            clock=self._clock,
-        )
-
     def stop(self) -> None:
         self._stop.set()
 
     def run(self) -> None:
-        note_head(self.settings.root, self.host, None)
         self._book.tell(AgentStart(os.getpid(), __version__))
-        shipping = None
-        if self._shipper is not None:
-            shipping = threading.Thread(target=self._shipper.run, name="runwatch-ship", daemon=True)
-            shipping.start()
-        if self._courier is not None:
-            bringing = threading.Thread(
-                target=self._courier.run, name="runwatch-courier", daemon=True
-            )
-            bringing.start()
+        self._senders.look()
+        self._senders.start()
         self._kineto.start()
         self._sync.start()
         try:
@@ -232,7 +187,7 @@ class Agent:
             self._lanes.stop()
             self._tell_queues(self._queues.stop())
             self._book.tell(AgentEnd(os.getpid()))
-            self._end(shipping)
+            self._end()
 
     def _wait(self, seconds: float) -> bool:
         """Wait until the next tick or the stop.  The end of a process is recorded at once: the
@@ -247,33 +202,24 @@ class Agent:
                 return False
         return True
 
-    def _end(self, shipping: threading.Thread | None) -> None:
+    def _end(self) -> None:
         self._book.close()
-        if self._courier is not None:
-            self._courier.stop()
-        if self._shipper is not None and shipping is not None:
-            closed_ns = self._clock.mono_ns()
-            deadline = closed_ns + SHIP_ON_EXIT_SECONDS * 1e9
-            pause = threading.Event()
-            while self._clock.mono_ns() < deadline and not self._has_shipped(closed_ns):
-                pause.wait(0.05)
-            self._shipper.stop()
-            shipping.join(timeout=SHIP_ON_EXIT_SECONDS)
-        note_head(self.settings.root, self.host, None)
+        closed_ns, own = self._clock.mono_ns(), [self._book.journal]
+        deadline = closed_ns + SHIP_ON_EXIT_SECONDS * 1e9
+        pause = threading.Event()
+        # Heads that do not answer are not waited for: the next agent sends the journals.
+        while self._clock.mono_ns() < deadline and not self._senders.has_shipped(own, closed_ns):
+            pause.wait(0.05)
+        self._senders.stop()
         self._tell_status(ended=True)
         self._tail.close()
         self._watch.close()
-
-    def _has_shipped(self, closed_ns: int) -> bool:
-        shipper = self._shipper
-        if shipper is None or not shipper.connected:
-            return True  # no head: the journals stay, and the next agent sends them
-        return shipper.has_all_of(self._book.journal, closed_ns) and shipper.all_acknowledged()
 
     # ── processes ─────────────────────────────────────────────────────────────────────────────
 
     def _look(self) -> None:
         """Begin to watch new processes."""
+        self._senders.look()
         came = [followed.origin for followed in self._tail.discover()]
         waiting, self._unwatched = self._unwatched, []
         to_watch = [*waiting, *filter(self._is_to_be_watched, came)]
@@ -319,7 +265,7 @@ class Agent:
 
     def _tell_aside(self) -> None:
         """Record each journal that is set aside, when that begins and when it ends."""
-        both = self._tail.aside() + (self._shipper.aside() if self._shipper else [])
+        both = self._tail.aside() + self._senders.aside()
         now = {aside.journal: aside.why for aside in both[:MOST_ASIDE]}
         for journal in sorted(now.keys() | self._aside.keys()):
             if now.get(journal) != self._aside.get(journal):
@@ -400,6 +346,7 @@ class Agent:
             return None
         scope = runs[-1]
         labels = {"rank": str(scope.rank), "pid": str(origin.pid), "journal": origin.journal}
+        self._senders.learn(origin.journal, scope, self._book.journal)
         number = self._book.run(scope)
         user = self._users.get(origin.journal)
         target = Target(
@@ -509,8 +456,7 @@ class Agent:
 
     def _mind_losses(self) -> None:
         """Warn of records that were dropped before a head had them, once a minute at most."""
-        if self._shipper is not None:
-            self._book.acknowledged(self._shipper.acknowledged)
+        self._book.acknowledged(self._senders.acknowledged())
         dropped, now = self._book.dropped_records, self._clock.mono_ns()
         if dropped > self._dropped and now >= self._warn_dropped_ns:
             self._dropped, self._warn_dropped_ns = dropped, now + int(WARN_SECONDS * 1e9)
@@ -523,7 +469,7 @@ class Agent:
 
     def _tell_status(self, *, ended: bool = False) -> None:
         dropped = self._book.dropped_records + self._dropped_of_others
-        self._note.tell(self._tail, self._shipper, dropped, ended=ended)
+        self._note.tell(self._tail, self._senders, dropped, ended=ended)
 
     def _tidy(self) -> None:
         now = self._clock.mono_ns()
@@ -533,7 +479,7 @@ class Agent:
         shorten(self.settings.root)
         report = enforce(
             self.settings.root,
-            acknowledged=dict(self._shipper.acknowledged) if self._shipper else {},
+            acknowledged=self._senders.acknowledged(),
             live={origin.journal for origin in self._tail.live()},
             budget_bytes=self.settings.budget_bytes,
             keep_acknowledged_seconds=self.settings.keep_acknowledged_seconds,
@@ -554,10 +500,7 @@ class Agent:
         if any(True for _ in self._watch.watched()) or self._hears_someone():
             self._busy_ns = now
         quiet = now - self._busy_ns > self.settings.idle_seconds * 1e9
-        settled = self._courier is None or self._courier.settled
-        sender = self._shipper
-        sent = sender is None or sender.all_acknowledged() and not sender.expects_more()
-        return quiet and settled and sent
+        return quiet and self._senders.is_settled()
 
     def _hears_someone(self) -> bool:
         """Whether a live process records here, even one that we cannot see."""

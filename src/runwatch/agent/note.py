@@ -22,8 +22,9 @@ from runwatch.journal.liveness import pid_namespace
 from runwatch.record import JournalId, Position
 
 if TYPE_CHECKING:  # readers of the note need not import gRPC
+    from runwatch.agent.sender import Sender
+    from runwatch.agent.senders import Senders
     from runwatch.agent.settings import AgentSettings
-    from runwatch.ship.client import Shipper
     from runwatch.ship.tail import Tail
 
 VERSION: Final = 1
@@ -48,6 +49,21 @@ class LeftAside:
 
 
 @dataclass(frozen=True, slots=True)
+class HeadState:
+    """A head that the agent sends to."""
+
+    address: str
+    own: bool = False
+    """Whether the agent's settings name it; else journals do."""
+    connected: bool = False
+    problem: str = ""
+    changed_ns: int = 0
+    """When `connected` last changed."""
+    moved: bool = False
+    """The head is not at this address any more, and was found at another one."""
+
+
+@dataclass(frozen=True, slots=True)
 class AgentNote:
     pid: int
     pid_namespace: int
@@ -56,7 +72,7 @@ class AgentNote:
     since_ns: int
     """When the agent began, wall clock."""
     head: str = ""
-    """The address it sends to; empty: it has no head."""
+    """The address it sends to, its own head's first; empty: it has no head."""
     all_hosts: bool = False
     """Whether it serves every host that records in its directory."""
     connected: bool = False
@@ -70,6 +86,8 @@ class AgentNote:
     """How many records were deleted to free space before a head had them, since it began."""
     dropped_ns: int = 0
     """When that number last grew."""
+    heads: Sequence[HeadState] = ()
+    """All heads that it sends to; empty in the note of an older agent."""
     ended_ns: int = 0
     """0 while the agent runs, and if it was killed."""
     written_ns: int = 0
@@ -100,24 +118,36 @@ class StatusNote:
         self._is_written = False
 
     def tell(
-        self, tail: Tail, sender: Shipper | None, dropped_records: int, *, ended: bool = False
+        self, tail: Tail, senders: Senders, dropped_records: int, *, ended: bool = False
     ) -> None:
-        """`sender`: None if the agent has no head."""
-        both = tail.aside() + (sender.aside() if sender else [])
+        both = tail.aside() + senders.aside()
         # again_ns is 0 for journals of a host that is gone: they wait, nothing is wrong with them.
         aside = list({each.journal: each for each in both if each.again_ns != 0}.values())
+        heads = tuple(self._state_of(sender) for sender in senders.all())
+        first = next(iter(heads), HeadState(""))
         self.write(
-            connected=sender is not None and sender.connected,
-            problem=sender.problem[:MOST_WORDS] if sender else "",
+            heads=heads,
+            head=first.address,
+            connected=first.connected,
+            problem=first.problem,
             aside=tuple(
                 LeftAside(each.journal, each.why, each.since_ns, each.by_head)
                 for each in aside[:MOST_ASIDE]
             ),
             aside_count=len(aside),
             dropped_records=dropped_records,
-            reached=dict(sender.acknowledged) if sender else {},
+            reached=senders.acknowledged(),
             ended_ns=self._clock.wall_ns() if ended else 0,
         )
+
+    def _state_of(self, sender: Sender) -> HeadState:
+        """Of one head; `changed_ns` stays while `connected` does."""
+        last = {each.address: each for each in self._last.heads}.get(sender.address)
+        connected, problem = sender.shipper.connected, sender.shipper.problem[:MOST_WORDS]
+        is_same = last is not None and last.connected == connected
+        changed_ns = last.changed_ns if last is not None and is_same else self._clock.wall_ns()
+        moved = sender.has_moved
+        return HeadState(sender.address, sender.is_own, connected, problem, changed_ns, moved)
 
     def write(self, *, reached: Mapping[JournalId, Position], **facts: Any) -> None:
         last, now_ns, wall_ns = self._last, self._clock.mono_ns(), self._clock.wall_ns()
@@ -153,7 +183,7 @@ def _note(written: Mapping[str, Any]) -> AgentNote:
     known = {
         name: type(fresh)(written.get(name, fresh))
         for name, fresh in asdict(_EMPTY).items()
-        if name not in ("aside", "reached")
+        if name not in ("aside", "reached", "heads")
     }
     aside = tuple(
         LeftAside(
@@ -164,15 +194,29 @@ def _note(written: Mapping[str, Any]) -> AgentNote:
         )
         for each in _objects(written.get("aside", ()))
     )
+    heads = tuple(
+        HeadState(**{n: type(v)(each.get(n, v)) for n, v in asdict(_NO_HEAD).items()})
+        for each in _objects(written.get("heads", ()))
+    )
     reached = dict(written.get("reached", {}))
     return AgentNote(
         **known,
+        heads=heads or _only(known),
         aside=aside,
         reached={JournalId(str(name)): Position(int(at)) for name, at in reached.items()},
     )
 
 
+def _only(known: Mapping[str, Any]) -> tuple[HeadState, ...]:
+    """The head in the note of an older agent, which had one at most."""
+    if not known["head"]:
+        return ()
+    names = ("connected", "problem", "changed_ns")
+    return (HeadState(known["head"], True, **{name: known[name] for name in names}),)
+
+
 _EMPTY: Final = AgentNote(0, 0, "", 0)
+_NO_HEAD: Final = HeadState("")
 
 
 def _objects(values: Any) -> list[dict[str, Any]]:

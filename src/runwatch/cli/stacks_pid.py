@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -215,7 +215,7 @@ def print_problems(stacks: Stacks, console: Console) -> None:
         console.print(Padding(_tasks(facts), (0, 0, 0, 3)))
 
 
-def _tasks(facts: process.Facts) -> Table:
+def _tasks(facts: process.Facts) -> RenderableType:
     table = tables.table("thread", "name", "state", "system call", "sleeps in", right=("thread",))
     for task in facts.tasks[:30]:
         state = STATES.get(task.state, task.state)

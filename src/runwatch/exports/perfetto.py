@@ -19,6 +19,7 @@ from runwatch.record import BEGIN, JournalId, RunId
 from runwatch.record.life import Elapsed, LogText
 from runwatch.rows import EventRow, ProcessRow, SpanRow
 from runwatch.store.store import Store
+from runwatch.views.logs import KINDS as LOG_KINDS
 from runwatch.views.times import rfc3339
 
 MEDIA_TYPE: Final = "application/vnd.chrome-trace"
@@ -85,7 +86,7 @@ def _items(
         yield [item for row in edges for item in nesting.edge(row)]
     yield nesting.rest()
     for page in _pages(events, start_ns):
-        yield [_event(tracks, row) for row in page]
+        yield [_event(tracks, row) for row in page if row.kind not in LOG_KINDS]
     for batch in batches:
         yield _counters(tracks, batch)
     yield tracks.names()

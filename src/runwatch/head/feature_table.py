@@ -12,6 +12,7 @@ from runwatch.head.features.captures.api import CapturesApi
 from runwatch.head.features.devices.api import DevicesApi
 from runwatch.head.features.goodput.api import GoodputApi
 from runwatch.head.features.gswarm.api import GswarmApi
+from runwatch.head.features.logs.api import LogsApi
 from runwatch.head.features.profiles.api import ProfilesApi
 from runwatch.head.features.runs.api import RunsApi
 from runwatch.head.features.series.api import SeriesApi
@@ -29,6 +30,7 @@ FEATURES: Final[tuple[Callable[[Context], Feature], ...]] = (
     RunsApi,
     SeriesApi,
     TimelineApi,
+    LogsApi,
     GoodputApi,
     DevicesApi,
     StacksApi,

@@ -412,8 +412,8 @@ class Head:
                 others=[self._guests.handler()],
             )
         self._server = server = _Server(self._config())
-        at = self._listening(http[0].getsockname()[1] if http else 0, grpc_port)
         self._where = self._told_where(grpc_port)
+        at = self._listening(http[0].getsockname()[1] if http else 0, grpc_port)
         watching = asyncio.ensure_future(self._watch(server, at, on_ready))
         if self._tails:
             self.local.tail.start()
@@ -484,7 +484,8 @@ class Head:
         http += settings.base_path if http else ""
         grpc = f"{'grpcs://' if tls else ''}{_bracketed(host)}:{grpc_port}" if grpc_port else ""
         now_ns = self.local.clock.wall_ns()
-        return Listening(http, grpc, settings.token, os.getpid(), this_host(), now_ns)
+        token, id = settings.token, self._where.id
+        return Listening(http, grpc, token, os.getpid(), this_host(), now_ns, id)
 
     def _told_where(self, grpc_port: int) -> Where:
         settings = self.settings

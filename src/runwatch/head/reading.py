@@ -19,7 +19,7 @@ from runwatch.record.life import Fork, Joined, RunEnd, RunStart
 from runwatch.record.losses import JournalAside
 from runwatch.record.node import JobQueued, ProcessExit
 from runwatch.record.stacks import Incident
-from runwatch.rows import EventRow, Latest, SeriesRow
+from runwatch.rows import EventRow, Latest, ProcessRow, SeriesRow
 from runwatch.store.asking import heeded
 from runwatch.store.store import OF_EACH, Store
 from runwatch.views.attempts import attempts
@@ -137,7 +137,11 @@ class Reading:
         child is known yet, or what an agent told."""
         of_id = self.store.processes(RunId(key)) if key and (sees is None or sees(key)) else ()
         if any(row.role in PARTAKERS for row in of_id):
-            return RunId(key)
+            heir = self._heir(RunId(key), of_id)
+            if heir is None:
+                return RunId(key)
+            if self.store.processes(heir) and (sees is None or sees(heir)):
+                return heir
         named = {
             row.run: row.start_ns
             for row in self.store.processes()
@@ -145,11 +149,23 @@ class Reading:
         }
         if sees is not None:
             named = {run: start_ns for run, start_ns in named.items() if sees(run)}
+        named = {run: start_ns for run, start_ns in named.items() if self._heir(run) is None}
         if len(named) > 1:
             raise Ambiguous(key, sorted(named, key=lambda run: -named[run])[:20])
         if not named:
             raise NotFound(f"there is no run with id or name {_short(key)}; /api/v1/runs lists all")
         return next(iter(named))
+
+    def _heir(self, run: RunId, rows: Sequence[ProcessRow] | None = None) -> RunId | None:
+        """The run that all processes of this one went over to."""
+        told = self.store.events(run, kinds=[Joined.KIND], of_each=OF_EACH)
+        if not told:
+            return None
+        rows = self.store.processes(run) if rows is None else rows
+        left = {event.journal: Joined.of(event.body).run for event in told}
+        if any(row.role in PARTAKERS and row.journal not in left for row in rows):
+            return None
+        return RunId(next(reversed(left.values())))
 
     def project(self, run: str) -> str:
         """The run's group; empty if it has none, or if there is no such run."""

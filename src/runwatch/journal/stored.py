@@ -3,12 +3,13 @@
 The agent writes the position, in decimal, to a file `stored` beside the segments.  A writer that
 drops its oldest segments to stay within its budget then counts only records that no head has.  A
 process that ends can wait until its last records are stored.  The agent also notes in
-`agent/<host>.head` whether the head answers.
+`agent/<host>.head` whether its own head answers, and in a file for each head that journals name.
 """
 
 from __future__ import annotations
 
 import contextlib
+import zlib
 from pathlib import Path
 from typing import Final
 
@@ -41,26 +42,38 @@ def stored_in(directory: Path) -> Position:
         return START
 
 
-def note_head(root: Path, host: str, answers: bool | None) -> None:
-    """Note whether the head answers the agent of this host; None removes the note."""
+def note_head(root: Path, host: str, answers: bool | None, place: str = "") -> None:
+    """Note whether a head answers the agent of this host; None removes the note.  `place`: the head
+    that journals name; empty: the agent's own."""
     with contextlib.suppress(OSError), shelf(root, _AGENTS) as folder:
         if answers is None:
-            folder.remove(_head_note(host))
+            folder.remove(_head_note(host, place))
         else:
-            folder.write(_head_note(host), b"connected" if answers else _AWAY.encode())
+            folder.write(_head_note(host, place), b"connected" if answers else _AWAY.encode())
 
 
-def has_head(root: Path, host: str) -> bool | None:
+def forget_heads(root: Path, host: str) -> None:
+    """Remove all these notes."""
+    with contextlib.suppress(OSError), shelf(root, _AGENTS) as folder:
+        own, others = _head_note(host), f"{safe_name(host)}@"
+        for name in folder.names():
+            if name == own or name.startswith(others) and name.endswith(".head"):
+                with contextlib.suppress(OSError):
+                    folder.remove(name)
+
+
+def has_head(root: Path, host: str, place: str = "") -> bool | None:
     """Whether the head answers the agent of this host; None if that is not known."""
     try:
         with shelf(root, _AGENTS) as folder:
-            return folder.text(_head_note(host), _LONGEST) != _AWAY
+            return folder.text(_head_note(host, place), _LONGEST) != _AWAY
     except OSError:
         return None
 
 
-def _head_note(host: str) -> str:
-    return f"{safe_name(host)}.head"
+def _head_note(host: str, place: str = "") -> str:
+    which = f"@{zlib.crc32(place.encode(errors='replace')):08x}" if place else ""
+    return f"{safe_name(host)}{which}.head"
 
 
 def count_unseen(directory: Path, index: int, records: int, reached: Position) -> int:

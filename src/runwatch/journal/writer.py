@@ -21,7 +21,6 @@ A segment gets its name after its header, origin and definitions are written: an
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import mmap
@@ -39,6 +38,7 @@ from runwatch.clock import Clock, system_clock, tick_of, tick_shift
 from runwatch.errors import SegmentError
 from runwatch.interruption import is_interruption, let_pass
 from runwatch.journal.file_system import is_network_file_system, may_be_mapped
+from runwatch.journal.heads import clear_away, lay_note
 from runwatch.journal.keeping import keep_house, report
 from runwatch.journal.segment import (
     DEFAULT_SEGMENT_BYTES,
@@ -138,9 +138,11 @@ class JournalWriter:
         mapped: bool = True,
         clock: Clock = system_clock,
         on_keep: Callable[[], None] | None = None,
+        heads: bytes = b"",
     ) -> None:
         """Opens the first segment, or raises OSError: the caller may have another place.
 
+        `heads`: the note which heads it is for; it is there before the first segment is.
         `mapped=False` writes segments with calls only, as if no file system were safe to map.
         """
         self.origin = origin
@@ -196,12 +198,12 @@ class JournalWriter:
         self._starved = self._turning = self._short = self._full = False
         self._scratch: list[tuple[bytes, int]] = []
         try:
+            lay_note(self.directory, heads)
             first = self._new_segment(self.directory / MADE_IN_TURN, 0)
             populate(first, 0, _FIRST_TOUCH)
             self._begin(first)
         except OSError:
-            with contextlib.suppress(OSError):
-                self.directory.rmdir()
+            clear_away(self.directory)
             raise
         _writers.add(self)
         self._keeper = threading.Thread(target=self._keep, name="runwatch-keeper", daemon=True)

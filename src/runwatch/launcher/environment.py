@@ -57,8 +57,6 @@ def for_command(
     if not attempt_key(environment):
         made["RUNWATCH_ATTEMPT"] = f"exec-{os.urandom(8).hex()}"
     made["RUNWATCH_AUTO"] = "1" if options.hooks and not is_off("RUNWATCH_AUTO", made) else "0"
-    if options.hooks:
-        made.setdefault("KINETO_USE_DAEMON", "1")
     if options.hooks or options.console:
         made["PYTHONPATH"] = os.pathsep.join(_paths(environment.get("PYTHONPATH", "")))
     return made

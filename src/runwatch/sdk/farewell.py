@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from runwatch.journal.heads import place_in
 from runwatch.journal.liveness import this_host
 from runwatch.journal.stored import has_head, stored_in
 from runwatch.record import Position
@@ -31,6 +32,8 @@ _AGENT_LOOKS: Final = 10
 """Check for the agent on every tenth look."""
 
 _unsent: dict[Path, Position] = {}
+_places: dict[Path, str] = {}
+"""The heads that journals name; a journal that names none is not here."""
 _asking: set[Path] = set()
 _pid = os.getpid()
 
@@ -46,12 +49,15 @@ def expect(journal: Path, end: Position, *, ask_for_agent: bool) -> None:
         atexit.unregister(wait)
         atexit.register(wait)
     _unsent[journal] = end
+    if place := place_in(journal):
+        _places[journal] = place
     if ask_for_agent:
         _asking.add(journal.parents[1])
 
 
 def _forget() -> None:
     _unsent.clear()
+    _places.clear()
     _asking.clear()
 
 
@@ -70,26 +76,25 @@ def wait(seconds: float = PATIENCE_SECONDS) -> None:
 
 
 def _wait(deadline: float) -> None:
-    host, is_named = this_host(), bool(os.environ.get("RUNWATCH_HEAD"))
-    roots = {journal.parents[1] for journal in _unsent}
+    host = this_host()
+    is_named = bool(os.environ.get("RUNWATCH_HEAD") or _places)
     look = 0
     while not _is_all_stored() and time.monotonic() < deadline:
+        heads = {(journal.parents[1], _places.get(journal, "")) for journal in _unsent}
+        answers = [has_head(root, host, place) for root, place in heads]
         if look % _AGENT_LOOKS == 0:
-            for root in _asking & roots:
-                _see_to_agent(root, host, is_named)
+            for root in _asking & {root for root, _ in heads}:
+                _see_to_agent(root, host, is_named or any(answers))
         look += 1
         launch.reap()
-        answers = [has_head(root, host) for root in roots]
         if "agent" in tally.counts or False in answers or not (is_named or any(answers)):
             return
         time.sleep(_LOOK_SECONDS)
 
 
-def _see_to_agent(root: Path, host: str, is_named: bool) -> None:
+def _see_to_agent(root: Path, host: str, has_head: bool) -> None:
     """Start an agent if there is none.  Repeated: a dying agent holds its lock a moment longer."""
-    if (is_named or has_head(root, host)) and not (
-        launch.is_on_its_way(root, host) or launch.has_agent(root, host)
-    ):
+    if has_head and not (launch.is_on_its_way(root, host) or launch.has_agent(root, host)):
         launch.start_agent(root, host)
 
 

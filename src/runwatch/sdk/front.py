@@ -19,6 +19,7 @@ from runwatch.sdk.identity import Identity, identify, slug
 from runwatch.sdk.run import Run
 from runwatch.sdk.step import Spanning
 from runwatch.sdk.step import data as step_data
+from runwatch.sdk.stepping import OpenSpan
 from runwatch.sdk.values.config import ConfigDict
 from runwatch.sdk.values.intake import Waiting
 from runwatch.sdk.values.numbers import step_number
@@ -74,8 +75,6 @@ def init(
 
     wandb's arguments are understood too (`sdk/wandb_like/start.py`): `project` is the group.
     """
-    if auto:
-        automatic.begin(stays=False)
     given = {"name": name, "group": group, "config": config, "id": id, "dir": dir}
     asked = _asked_as_wandb(given, others, sys._getframe(1))
     if asked is not None:
@@ -83,6 +82,8 @@ def init(
     kind: type[Run] = Run if asked is None else asked.kind
 
     def make(identity: Identity) -> Run:
+        if auto:
+            automatic.begin(stays=False)
         return kind(
             identity,
             group=group,
@@ -211,6 +212,26 @@ def step(number: int) -> AbstractContextManager[None]:
     """`Run.step` of the current run."""
     run = _run_or_warn()
     return nullcontext() if run is None else run.step(number)
+
+
+def begin_step(number: int | None = None) -> None:
+    """`Run.begin_step` of the current run."""
+    run = _run_or_warn()
+    if run is not None:
+        run.begin_step(number)
+
+
+def end_step() -> None:
+    """`Run.end_step` of the current run."""
+    run = _run_or_warn()
+    if run is not None:
+        run.end_step()
+
+
+def begin_span(name: Kind | str, *, useful: bool = False) -> OpenSpan:
+    """`Run.begin_span` of the current run."""
+    run = _run_or_warn()
+    return OpenSpan(None) if run is None else run.begin_span(name, useful=useful)
 
 
 def data(items: Iterable[T]) -> Iterable[T]:

@@ -13,6 +13,7 @@ DATA_LOADING: Final = "data_loading"
 CHECKPOINT_SAVE: Final = "checkpoint_save"
 CHECKPOINT_RESTORE: Final = "checkpoint_restore"
 COMPILE: Final = "compile"
+EVALUATION: Final = "evaluation"
 
 BACKGROUND: Final = "/background"
 """Suffix for a stretch in another thread than the one that takes the steps: it ran beside them, so

@@ -1,22 +1,25 @@
-"""Where a process's journal lies, and how it is opened there."""
+"""Where a process's journal lies, which head it is for, and where people look at the run."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import select
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from runwatch._version import __version__
 from runwatch.clock import Clock, system_clock
 from runwatch.interruption import let_pass
-from runwatch.journal.liveness import boot_id, pid_namespace, start_ticks, this_host
+from runwatch.journal import heads as heads_note
+from runwatch.journal.liveness import boot_id, pid_namespace, read_stat, start_ticks, this_host
 from runwatch.journal.moved import check_private, fallback_place, note_wanted
 from runwatch.journal.segment import DEFAULT_SEGMENT_BYTES, new_journal_id
 from runwatch.journal.writer import DEFAULT_BUDGET_BYTES, JournalWriter
-from runwatch.record import Origin, Role
-from runwatch.sdk.guard import tally
-from runwatch.sdk.switches import is_off
+from runwatch.record import Origin, Role, RunId
+from runwatch.sdk.guard import attempt, guarded, tally
+from runwatch.sdk.switches import is_off, is_on
 
 
 def open_journal(
@@ -29,15 +32,17 @@ def open_journal(
 ) -> JournalWriter | None:
     """A new journal in the first directory that takes one; None (counted) if none does."""
     configured = directory or environment.get("RUNWATCH_DIR") or "~/.runwatch"
+    named = attempt("read which head is named", None, lambda: named_head(environment, configured))
+    heads = heads_note.note(heads_note.Destination([named])) if named is not None else b""
     try:
-        return _open(absolute(configured), on_keep, role, environment, clock)
+        return _open(absolute(configured), on_keep, role, environment, clock, heads)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         let_pass(error)
         first = error
     fallback = fallback_place(environment)
     try:
         _claim_private(fallback)
-        writer = _open(fallback, on_keep, role, environment, clock)
+        writer = _open(fallback, on_keep, role, environment, clock, heads)
     except OSError as second:
         let_pass(second)
         tally.count(
@@ -70,6 +75,7 @@ def _open(
     role: Role,
     environment: Mapping[str, str],
     clock: Clock,
+    heads: bytes,
 ) -> JournalWriter:
     host, pid, now = this_host(), os.getpid(), clock.wall_ns()
     origin = Origin(
@@ -91,7 +97,106 @@ def _open(
         mapped=not is_off("RUNWATCH_MAPPED", environment),
         clock=clock,
         on_keep=on_keep,
+        heads=heads,
     )
+
+
+def named_head(
+    environment: Mapping[str, str], directory: str | os.PathLike[str]
+) -> heads_note.NamedHead | None:
+    """The head that RUNWATCH_HEAD names, or the settings file of the directory; None: none does."""
+    settings: Mapping[str, str] = {
+        "head": environment.get("RUNWATCH_HEAD", ""),
+        "token": environment.get("RUNWATCH_TOKEN", ""),
+        "token_file": environment.get("RUNWATCH_TOKEN_FILE", ""),
+        "ca": environment.get("RUNWATCH_CA", ""),
+    }
+    if not settings["head"].strip():
+        settings = _in_file(absolute(directory) / "config.toml") | {
+            name: value for name, value in settings.items() if value
+        }
+    if not settings.get("head", "").strip():
+        return None
+    from runwatch.address import http_address, place_of, split_token  # few programs need it
+
+    address, token = split_token(settings["head"])
+    http_address(address)  # raises, and is counted: nobody could send it there
+    files = {n: str(absolute(settings[n])) for n in ("token_file", "ca") if settings.get(n)}
+    token = "" if "token_file" in files else settings.get("token") or token
+    return heads_note.NamedHead(address, place_of(address), token, **files)
+
+
+class Shown:
+    """A run, as far as people look at it."""
+
+    id: RunId
+    name: str
+    rank: int
+    _directory: str | os.PathLike[str] | None
+
+    @property
+    def url(self) -> str:
+        """Where the run is shown; empty if no head is known.  Asks nobody: the head may be away."""
+        return attempt("find the run's page", "", lambda: _page(self._directory, self.id))
+
+    @guarded("say where to look")
+    def _say_where(self) -> None:
+        """One line for people, of the first run of rank 0; RUNWATCH_QUIET=1 keeps it away."""
+        global _has_said
+        if _has_said or self.rank != 0 or is_on("RUNWATCH_QUIET"):
+            return
+        _has_said = True
+        url = self.url
+        if url:
+            _say(f"runwatch: run {self.name!r} is shown at {url}")
+        elif sys.stderr.isatty():
+            _say(f"runwatch: recording run {self.name!r}; `runwatch ui` shows it")
+
+
+_has_said = False
+
+
+def _say(words: str) -> None:
+    """Never waits: nobody may read the pipe behind stderr, and it may be full."""
+    with contextlib.suppress(OSError, ValueError):
+        ready = select.poll()
+        ready.register(sys.stderr.fileno(), select.POLLOUT)
+        if not ready.poll(0):
+            return
+    sys.stderr.write(f"{words}\n")
+    sys.stderr.flush()
+
+
+def _page(directory: str | os.PathLike[str] | None, run: RunId) -> str:
+    from urllib.parse import quote
+
+    from runwatch.address import page_of, read_quietly
+
+    environment = os.environ
+    root = absolute(directory or environment.get("RUNWATCH_DIR") or "~/.runwatch")
+    named = named_head(environment, root)
+    if named is not None:
+        page = page_of(named.address, root)
+    else:
+        note = read_quietly(root)
+        page = note[0].http if note is not None and _runs_here(note[0].host, note[0].pid) else ""
+    return f"{page}/#/run/{quote(run, safe='')}" if page else ""
+
+
+def _runs_here(host: str, pid: int) -> bool:
+    """Whether a head that left its note still runs; True for one on another host."""
+    return host != this_host() or (stat := read_stat(pid)) is not None and not stat.dead
+
+
+def _in_file(path: Path) -> dict[str, str]:
+    if not path.is_file():
+        return {}
+    import tomllib  # slow to import
+
+    with path.open("rb") as file:
+        table = tomllib.load(file).get("agent", {})
+    names = ("head", "token", "token_file", "ca")
+    return {name: str(table[name]) for name in names if table.get(name)}
 
 
 def _bytes(environment: Mapping[str, str], name: str, default: int) -> int:

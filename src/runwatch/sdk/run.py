@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from runwatch.clock import Clock, system_clock
 from runwatch.journal.liveness import this_host
@@ -22,28 +22,20 @@ from runwatch.sdk.faults import mind_faults, unwatch_faults, watch_faults
 from runwatch.sdk.guard import attempt, guarded, tally, text_of
 from runwatch.sdk.hooks.install import hooks_of
 from runwatch.sdk.identity import Identity
-from runwatch.sdk.kinds import DATA_LOADING, USEFUL
-from runwatch.sdk.place import open_journal
-from runwatch.sdk.quick import any_step, steps
+from runwatch.sdk.place import Shown, open_journal
 from runwatch.sdk.step import (
     DATA_WAIT_SECONDS,
     DEVICE_LAG_SECONDS,
     STEP_SECONDS,
-    DataWait,
-    Span,
-    Step,
-    data,
 )
+from runwatch.sdk.stepping import Stepping
 from runwatch.sdk.values import masking
 from runwatch.sdk.values.config import ConfigDict
-from runwatch.sdk.values.intake import Intake
 from runwatch.sdk.values.numbers import (
     PerDevice,
     Reading,
     Text,
     Unrecordable,
-    metric_name,
-    step_number,
 )
 from runwatch.sdk.values.pending import Collector, Logged, is_pending
 from runwatch.sdk.values.plain import mapping, plain, text
@@ -52,9 +44,6 @@ from runwatch.sdk.values.units import UNITS
 if TYPE_CHECKING:
     from runwatch.sdk.control import Control
     from runwatch.sdk.profiling.profiling import Profiler, ProgramProfile
-    from runwatch.views.goodput.classes import Kind
-
-T = TypeVar("T")
 
 STATUSES: Final = ("completed", "failed", "killed")
 DRAIN_SECONDS: Final = 0.5
@@ -69,7 +58,7 @@ _UNITS: Final[Mapping[str, str]] = {
 }
 
 
-class Run(Intake):
+class Run(Stepping, Shown):
     """Made by `runwatch.init`.  Nothing here raises into the program or waits for anything.
 
     There is one run object per process: a copy, however deep, is the same object.  It can be
@@ -142,39 +131,7 @@ class Run(Intake):
 
         return unpickled, (self._identity, public_part(self))
 
-    def _itself(self) -> Run:
-        return self
-
     # ── what a program calls ──────────────────────────────────────────────────────────────────
-
-    def steps(self, items: Iterable[T], *, start: int = 0) -> Iterator[tuple[int, T]]:
-        """Iterate a loader: yields (step, item) and records each step and each wait for data."""
-        return steps(self, items, attempt("number a step", None, lambda: step_number(start)) or 0)
-
-    def step(self, number: int) -> Step:
-        """`with run.step(7):` for loops that `steps` does not fit."""
-        if type(number) is int:
-            quick = self._quick
-            if quick is not None and quick.idle and self._at_step is None:
-                quick.idle = False  # no call since the check: no other thread can have taken it
-                quick._number = number
-                return quick
-        return any_step(self, number)
-
-    def data(self, items: Iterable[T]) -> Iterable[T]:
-        """The loader `items`, with each wait for an item recorded; for loops that use `step`."""
-        return data(self._itself, items)
-
-    def span(self, name: Kind | str, *, useful: bool = False) -> Span:
-        """`with run.span("checkpoint_save"):` or `@run.span(…)`: records begin and end.
-
-        `useful`: the run's real work happens here, though not in steps (`rollout`); the time counts
-        as productive.
-        """
-        clean = attempt("name a span", None, lambda: metric_name(name)) or "span"
-        if useful:
-            return Span(self, clean.removesuffix(USEFUL) + USEFUL)
-        return DataWait(self) if clean == DATA_LOADING else Span(self, clean)
 
     def profile(
         self,
@@ -281,6 +238,7 @@ class Run(Intake):
         self._report()
         launched.tell_run(identity.run, identity.name, self.group)
         self._ask_for_agent()
+        self._say_where()
 
     def _details(self) -> Mapping[str, Any]:
         """More fields of `run_start`, for readers outside the core: `compat/` has some."""

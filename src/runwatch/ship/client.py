@@ -25,7 +25,7 @@ from runwatch.clock import Clock, system_clock
 from runwatch.errors import HeadUnreachable, WireError
 from runwatch.journal.liveness import this_host
 from runwatch.journal.stored import note_stored
-from runwatch.record import Command, JournalId, Position
+from runwatch.record import Batch, Command, JournalId, Position
 from runwatch.record.life import RunEnd
 from runwatch.ship.credentials import Token, metadata
 from runwatch.ship.estates import Estates
@@ -87,10 +87,12 @@ class Shipper:
         address: Address | Callable[[], Address],
         *,
         token: Token = "",
-        ca: bytes | None = None,
+        ca: bytes | None | Callable[[], bytes | None] = None,
         host: str | None = None,
         all_hosts: bool = False,
         inherit_seconds: float = 0.0,
+        takes: Callable[[JournalId], bool] = lambda _: True,
+        sift: Callable[[Batch], Batch] = lambda batch: batch,
         settings: ShipSettings | None = None,
         commands: Sequence[str] = (),
         on_command: Callable[[Command], None] = lambda _: None,
@@ -100,9 +102,10 @@ class Shipper:
     ) -> None:
         """`address`: where the head listens, or a function that finds out, for each connection
         anew; it may raise HeadUnreachable.  `inherit_seconds`: also send journals that other hosts
-        left here, once those hosts have been still for this long; 0: never.  `on_command` gets each
-        command of the kinds `commands`, in the receiving thread; it must return quickly.  `on_head`
-        gets whether the head answers."""
+        left here, once those hosts have been still for this long; 0: never.  `takes`: whether a
+        journal is for this head.  `sift` leaves out of a batch what is not for this head.
+        `on_command` gets each command of the kinds `commands`, in the receiving thread; it must
+        return quickly.  `on_head` gets whether the head answers."""
         self._locate = address if callable(address) else lambda: address
         self.host = host or this_host()
         self.acknowledged: dict[JournalId, Position] = {}
@@ -114,9 +117,16 @@ class Shipper:
         if of_host is not None and inherit_seconds > 0:
             self._estates = Estates(root, still_seconds=inherit_seconds, clock=clock)
         self._tail = Tail(
-            root, of_host=of_host, estates=self._estates, start=self._cursor, clock=clock
+            root,
+            of_host=of_host,
+            estates=self._estates,
+            takes=takes,
+            start=self._cursor,
+            clock=clock,
         )
-        self._token, self._ca = token, ca
+        self._sift = sift
+        self._token = token
+        self._ca = ca if callable(ca) else lambda: ca
         self._commands, self._on_command = tuple(commands), on_command
         self._on_head = on_head
         self._settings = settings or ShipSettings()
@@ -151,6 +161,13 @@ class Shipper:
             and self.acknowledged.get(journal, -1) >= followed.reader.position
         )
 
+    def look_again(self) -> None:
+        """`takes` may say something else now."""
+        self._tail.look_again()
+
+    def follows(self, journal: JournalId) -> bool:
+        return journal in self._tail.journals
+
     def expects_more(self) -> bool:
         """Whether we may soon have to send journals of a host that seems to be gone."""
         return self._estates is not None and self._estates.is_waiting
@@ -183,7 +200,7 @@ class Shipper:
         ]
         if not address.tls:
             return grpc.insecure_channel(address.target, options=options)
-        credentials = grpc.ssl_channel_credentials(root_certificates=self._ca)
+        credentials = grpc.ssl_channel_credentials(root_certificates=self._ca())
         return grpc.secure_channel(address.target, credentials, options=options)
 
 
@@ -282,7 +299,7 @@ class _Session:
             if any(event.kind == GOODBYE for event in batch.events):
                 self._shipper._ending.add(batch.origin.journal)
             try:
-                message = batch_to_message(batch)
+                message = batch_to_message(self._shipper._sift(batch))
             except FAILURES as error:
                 tail.set_aside(batch.origin.journal, error)
                 continue

@@ -58,10 +58,14 @@ class Courier:
         *,
         host: str,
         token: Token = "",
+        takes: Callable[[str], bool] = lambda _: True,
+        notes: str = NOTES,
         keep_days: float = KEEP_DAYS,
         look_seconds: float = LOOK_SECONDS,
         clock: Clock = system_clock,
     ) -> None:
+        """`takes`: whether the files in a run's folder are for this head; `notes`: the file that
+        lists those it has."""
         self.brought = 0
         self.problem = ""
         """Why the last file could not be uploaded; empty when all is well."""
@@ -72,6 +76,8 @@ class Courier:
         self._refused: dict[str, Stamp] = {}
         """Files that were refused (a link, another owner …).  A changed stamp is another file."""
         self._host = host
+        self._takes = takes
+        self._notes_name = notes
         self._token = token
         self._keep_ns = int(keep_days * 86_400e9)
         self._look_seconds = look_seconds
@@ -161,7 +167,7 @@ class Courier:
     def _files(self) -> list[tuple[str, Stamp]]:
         try:
             with self._shelf() as profiles:
-                return list(_files(profiles))
+                return list(_files(profiles, self._takes))
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -187,7 +193,8 @@ class Courier:
         """Read only our own notes: another user's could make us delete files that nobody has."""
         try:
             with self._shelf() as profiles:
-                read = json.loads(profiles.text(NOTES, MOST_NOTES, owners=profiles.ours()))
+                text = profiles.text(self._notes_name, MOST_NOTES, owners=profiles.ours())
+                read = json.loads(text)
             return {path: Stamp(int(size), int(when)) for path, (size, when) in read.items()}
         except (OSError, ValueError, TypeError, AttributeError):
             return {}
@@ -195,7 +202,7 @@ class Courier:
     def _write_notes(self) -> None:
         notes = {path: (stamp.bytes, stamp.modified_ns) for path, stamp in self._notes.items()}
         with self._shelf() as profiles:
-            profiles.write(NOTES, json.dumps(notes).encode())
+            profiles.write(self._notes_name, json.dumps(notes).encode())
 
 
 def _cut(file: BinaryIO, size: int) -> Iterator[bytes]:
@@ -211,9 +218,9 @@ def _pieces(header: pb.FileHeader, data: Iterator[bytes]) -> Iterator[pb.Piece]:
         yield pb.Piece(data=piece)
 
 
-def _files(profiles: Folder) -> Iterator[tuple[str, Stamp]]:
+def _files(profiles: Folder, takes: Callable[[str], bool]) -> Iterator[tuple[str, Stamp]]:
     """Complete files of sessions, as paths below the folder.  Links are not followed."""
-    for run in _plain(profiles):
+    for run in filter(takes, _plain(profiles)):
         with suppress(OSError), profiles.owners(run) as own, own.below(*BETWEEN) as sessions:
             for session in _plain(sessions):
                 yield from _of_session(sessions, run, session)

@@ -90,7 +90,7 @@ class Followed:
     """When we last looked and everything was read, monotonic."""
 
 
-class _Listing:
+class Listing:
     """The names in a folder.  There may be thousands, and we look for new ones all the time."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
@@ -130,8 +130,9 @@ class Tail:
     """Discovers journals under `<root>/journals` and reads what is new, in turn.
 
     `of_host` limits it to journals written on that host: in a shared directory every node's agent
-    ships its own journals and, with `estates`, those of hosts that are gone.  `start` returns where
-    to begin with a journal; None means "not known yet".
+    ships its own journals and, with `estates`, those of hosts that are gone.  `takes` says whether
+    a journal is for us; call `look_again` when it may say something else.  `start` returns where to
+    begin with a journal; None means "not known yet".
     """
 
     def __init__(
@@ -140,6 +141,7 @@ class Tail:
         *,
         of_host: str | None = None,
         estates: Estates | None = None,
+        takes: Callable[[JournalId], bool] = lambda _: True,
         start: Callable[[JournalId], Position | None] = lambda _: START,
         alive: Callable[[Origin], bool | None] = is_alive,
         clock: Clock = system_clock,
@@ -151,10 +153,12 @@ class Tail:
         self.journals: dict[JournalId, Followed] = {}
         self._of_host = of_host
         self._estates = estates
+        self._takes = takes
+        self._looks_again = False
         self._start = start
         self._alive = alive
         self._clock = clock
-        self._listing = _Listing(root / "journals", clock)
+        self._listing = Listing(root / "journals", clock)
         self._ignored: set[str] = set()
         self._inherited: set[str] = set()
         self._aside: dict[str, Aside] = {}
@@ -172,8 +176,11 @@ class Tail:
 
         Lists the folder now and then even if it shows no change; with `surely`, lists it now.
         """
-        if surely:
+        if surely or self._looks_again:
             self._listing.insist()
+        if self._looks_again:
+            self._looks_again = False
+            self._ignored.clear()
         due = self._due() | self._inherit()
         if due:
             self._listing.insist()
@@ -195,6 +202,10 @@ class Tail:
         seen = self.journals.keys() | self._ignored | (self._aside.keys() - due)
         new = sorted(names - seen)
         return [followed for name in new if (followed := self._try_to_follow(name)) is not None]
+
+    def look_again(self) -> None:
+        """Consider again the journals that were not for us.  Any thread may call it."""
+        self._looks_again = True
 
     def _due(self) -> set[str]:
         now = self._clock.mono_ns()
@@ -243,6 +254,9 @@ class Tail:
         if reader.origin is None:
             if directory.is_dir():
                 self._listing.insist()  # it is being created, or cannot be read
+            return None
+        if not self._takes(JournalId(name)):
+            self._ignored.add(name)
             return None
         if problem := origin_problem(reader.origin):
             raise SegmentError(f"its origin is impossible: {problem}")

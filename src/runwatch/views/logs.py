@@ -26,6 +26,7 @@ class Entry:
     rank: int
     host: str
     journal: JournalId
+    step: int | None
     source: Source
     text: str
     """Of an exception, its type and message in one line."""
@@ -63,6 +64,12 @@ class Wanted:
             self.pattern.search(entry.text) is not None
         )
 
+    def may_be_in(self, console: Console) -> bool:
+        """Quicker than to ask of each line: most of a long log is not what is sought."""
+        if self.sources and console.stream not in self.sources:
+            return False
+        return self.pattern is None or bool(self.pattern.search("\n".join(console.lines)))
+
     def is_about(self, event: EventRow) -> bool:
         """Whether the event may hold such an entry, by who told it."""
         if self.ranks and event.rank not in self.ranks:
@@ -83,11 +90,13 @@ class Page:
         for event in events:
             if not wanted.is_about(event):
                 continue
-            for entry in entries_of(event):
-                self.left_out_lines += entry.left_out_lines
-                self.left_out_bytes += entry.left_out_bytes
-                if wanted.has(entry):
-                    self.entries.append(entry)
+            if event.kind == Console.KIND:
+                console = Console.of(event.body)
+                self.left_out_lines += console.left_out_lines
+                self.left_out_bytes += console.left_out_bytes
+                if not wanted.may_be_in(console):
+                    continue
+            self.entries += filter(wanted.has, entries_of(event))
 
     def in_order(self) -> Sequence[Entry]:
         self.entries.sort(key=lambda entry: entry.time_ns)
@@ -126,6 +135,7 @@ def _entry(
         event.rank,
         event.host,
         event.journal,
+        event.step,
         source,
         text,
         left_out_lines,

@@ -121,7 +121,7 @@ def process_states(
     alive: Collection[JournalId] = (),
     gone: Collection[JournalId] = (),
 ) -> list[ProcessState]:
-    """Every process by run, attempt and rank.
+    """Every process by run, attempt and rank.  One that went over to another run is only there.
 
     `events` must hold the LIFE_KINDS of these processes, including those that agents wrote about
     them. Other kinds are ignored, and repeated events change nothing.
@@ -132,16 +132,11 @@ def process_states(
     evidence = Evidence(alive=frozenset(alive), gone=frozenset(gone))
     for event in events:
         evidence.add(event)
-    everyone = [
-        row
-        for members in by_run(processes).values()
-        for row in members
-        if not evidence.has_left(row)
-    ]
+    everyone = [row for members in by_run(processes).values() for row in members]
     evidence.heirs = heirs(everyone, evidence.forks)
     numbers = attempts(everyone)
     moved = clock_moves(everyone)
-    rows = [row for row in everyone if row.role != "child"]
+    rows = [row for row in everyone if row.role != "child" and not evidence.has_left(row)]
     window_ns = int(alive_window_s * 1e9)
     states = [
         _process_state(row, numbers[row.journal, row.run], evidence, now_ns, window_ns)

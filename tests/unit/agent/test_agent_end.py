@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -47,11 +46,11 @@ def test_whoever_comes_while_it_ends_is_looked_after(
     late: list[Path] = []
     end = Agent._end
 
-    def slowly(agent: Agent, shipping: threading.Thread | None) -> None:
+    def slowly(agent: Agent) -> None:
         if not late:
             late.append(record(tmp_path, "late"))
             assert not run_agent(settings(tmp_path))
-        end(agent, shipping)
+        end(agent)
 
     monkeypatch.setattr(Agent, "_end", slowly)
     assert run_agent(settings(tmp_path))
@@ -74,11 +73,11 @@ def test_one_that_is_told_to_stop_does_not_begin_again(
     ended: list[Agent] = []
     end = Agent._end
 
-    def told(agent: Agent, shipping: threading.Thread | None) -> None:
+    def told(agent: Agent) -> None:
         ended.append(agent)
         record(tmp_path, "late")
         agent.stop()
-        end(agent, shipping)
+        end(agent)
 
     monkeypatch.setattr(Agent, "_end", told)
     assert run_agent(settings(tmp_path))

@@ -176,6 +176,36 @@ def test_a_trainer_leads_and_its_optimizer_is_silent(
     assert steps(story()) == {7: 2.0, 8: 2.0}
 
 
+def test_what_training_waits_for_is_no_part_of_a_step(
+    program: Program, clock: FakeClock, story: Tell
+) -> None:
+    one = Optimizer()
+    save = program.tell.timed("checkpoint_save", lambda: clock.advance(4))
+    sure = program.tell.spanned("checkpoint_save", lambda: clock.advance(4))
+    evaluate = program.tell.evaluating(lambda: clock.advance(8))
+    for wait in (save, sure, evaluate):
+        program.batch()
+        program.update(one)
+        clock.advance(0.5)
+        wait()
+    program.no_more()
+    program.tell.finish_steps()
+    assert steps(story()) == {0: 1.5, 1: 1.5, 2: 1.5}
+
+
+def test_a_new_loop_goes_on_counting_and_a_resumed_one_knows_its_step(
+    program: Program, story: Tell
+) -> None:
+    tell = program.tell
+    for after in (0, 0, 7):
+        tell.steps_begin("transformers", after)
+        for number in (after + 1, after + 2):
+            tell.step_began("transformers", number)
+            tell.step_ended("transformers", number)
+        tell.steps_over("transformers")
+    assert list(steps(story())) == [1, 2, 3, 4, 8, 9]
+
+
 def test_a_source_that_only_says_that_steps_end(
     program: Program, clock: FakeClock, story: Tell
 ) -> None:

@@ -159,7 +159,7 @@ def test_the_config_in_all_its_ways(story: Callable[[], Story]) -> None:
     wandb.config.setdefaults({"lr": 7, "depth": 4})
     expected = {"lr": 1, "kept": 3, "batch": 32, "epochs": 5, "depth": 4}
     assert wandb.config.as_dict() == dict(run.config) == expected
-    wandb.config = {"assigned": True}  # as old programs do
+    wandb.config = {"assigned": True}  # type: ignore[assignment]  # as old programs do
     assert story().config("user") == {**expected, "assigned": True}
     assert "config" not in vars(runwatch)
 

@@ -637,6 +637,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/runs/{run}/logs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What a run said on its console, and its exceptions; without a cursor, the newest */
+        get: operations["runs_run_logs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/runs/{run}/metrics": {
         parameters: {
             query?: never;
@@ -1649,6 +1666,52 @@ export interface components {
         LivePoints: {
             points: components["schemas"]["LatestInfo"][];
             run: string;
+        };
+        /** LogEntry */
+        LogEntry: {
+            attempt: number | null;
+            /** @default null */
+            exception: components["schemas"]["LogException"] | null;
+            host: string;
+            id: string;
+            /** @default 0 */
+            left_out_bytes: number;
+            /** @default 0 */
+            left_out_lines: number;
+            rank: number;
+            source: ("both" | "err" | "out") | "exception";
+            step: number | null;
+            text: string;
+            time_ns: number;
+        };
+        /**
+         * LogException
+         * @description An exception that nobody caught.
+         */
+        LogException: {
+            frames: string[];
+            left_out_frames: number;
+            local_variables: {
+                [key: string]: string;
+            }[];
+            message: string;
+            text: string;
+            thread: string;
+            type: string;
+        };
+        /**
+         * LogPage
+         * @description Entries in order of time.
+         */
+        LogPage: {
+            entries: components["schemas"]["LogEntry"][];
+            left_out_bytes: number;
+            left_out_lines: number;
+            newer: string | null;
+            older: string | null;
+            ranks: number[];
+            run: string;
+            searched_ns: number | null;
         };
         /** MetricInfo */
         MetricInfo: {
@@ -3952,6 +4015,56 @@ export interface operations {
             404: components["responses"]["Error404"];
             409: components["responses"]["Error409"];
             413: components["responses"]["Error413"];
+            503: components["responses"]["Error503"];
+        };
+    };
+    runs_run_logs: {
+        parameters: {
+            query?: {
+                /** @description what came after: a cursor from an answer, or a time in nanoseconds followed by .0 */
+                after?: string;
+                /** @description only what was said in this attempt */
+                attempt?: number;
+                /** @description what came before: a cursor from an answer, or a time in nanoseconds followed by .0 */
+                before?: string;
+                /** @description only lines with this text; small letters match both */
+                grep?: string;
+                /** @description list at most this many */
+                limit?: number;
+                /** @description only what these ranks said */
+                rank?: number[];
+                /** @description only what was said at or after this time, in nanoseconds since the epoch */
+                since?: number;
+                /** @description only this */
+                stream?: ("out" | "err" | "both" | "exception")[];
+                /** @description only what was said before this time, in nanoseconds since the epoch */
+                until?: number;
+            };
+            header?: never;
+            path: {
+                /** @description a run's id, or its name if only one run has it */
+                run: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What a run said on its console, and its exceptions; without a cursor, the newest */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LogPage"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            404: components["responses"]["Error404"];
+            409: components["responses"]["Error409"];
+            413: components["responses"]["Error413"];
+            422: components["responses"]["Error422"];
             503: components["responses"]["Error503"];
         };
     };

@@ -30,6 +30,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--perfetto", dest="format", action="store_const", const="perfetto",
         help="a trace for Perfetto",
     )  # fmt: skip
+    how.add_argument(
+        "--json", dest="format", action="store_const", const="json", help="as --format json"
+    )
     parser.add_argument("--metric", action="append", help="only this metric; may be repeated")
     parser.add_argument("-o", "--output", type=Path, help="a file (default: standard output)")
     parser.add_argument("--force", action="store_true", help="replace the file if it exists")

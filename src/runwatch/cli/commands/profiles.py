@@ -87,7 +87,7 @@ def _list(head: source.Source, words: list[str], arguments: argparse.Namespace) 
 def print_profiles(profiles: list[dict[str, Any]]) -> None:
     shown = tables.table(
         "run", "profile", "when", "hosts", "ranks", "framework", "size", "steps", "state",
-        right=("ranks", "size"), fold="framework",
+        right=("ranks", "size"), fold="framework", zone_of="when",
     )  # fmt: skip
     for profile in profiles:
         shown.add_row(
@@ -105,7 +105,7 @@ def print_profiles(profiles: list[dict[str, Any]]) -> None:
     out.print(shown)
     for profile in profiles:
         if profile["why"]:
-            out.print(f"{profile['session']}: {profile['why']}", style="dim", highlight=False)
+            out.print(f"{profile['session']}: {profile['why']}", style="dim", soft_wrap=True)
 
 
 _STATES: Final = {"done": "completed", "partial": "partial"}

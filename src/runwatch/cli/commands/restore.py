@@ -41,7 +41,7 @@ def _list(head: source.Source, as_json: bool) -> int:
     if not answer["deleted"]:
         print(f"no deleted runs in {head.name}")
         return 0
-    shown = tables.table("run", "deleted", "records")
+    shown = tables.table("run", "deleted", "records", zone_of="deleted")
     for each in answer["deleted"]:
         until = f"until {tables.time(each['purge_ns'])}" if each["state"] == "deleted" else "gone"
         name = each["name"]

@@ -51,7 +51,7 @@ def _nothing(arguments: argparse.Namespace, place: str) -> str:
 def print_runs(runs: list[dict[str, Any]]) -> None:
     shown = tables.table(
         "run", "state", "attempts", "step", "latest", "started", "took",
-        right=("attempts", "step", "took"),
+        right=("attempts", "step", "took"), zone_of="started",
     )  # fmt: skip
     for run in runs:
         headline = run["headline"]
@@ -72,4 +72,4 @@ def print_runs(runs: list[dict[str, Any]]) -> None:
         for warning in run.get("warnings", ()):  # an older head sends none
             out.print(f"{run['name']}: {warning['text']}", style="yellow", highlight=False)
         if run["reason"]:
-            out.print(f"{run['name']}: {run['reason']}", style="dim", highlight=False)
+            out.print(f"{run['name']}: {run['reason']}", style="dim", soft_wrap=True)

@@ -74,7 +74,11 @@ def _import_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _export_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--format", choices=("json", "parquet"), default="json")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--format", choices=("json", "parquet"), default="json")
+    how.add_argument(
+        "--json", dest="format", action="store_const", const="json", help="as --format json"
+    )
     parser.add_argument(
         "--compat",
         choices=("gswarm",),
@@ -140,7 +144,14 @@ def _list(head: source.Source, arguments: argparse.Namespace) -> int:
 
 def print_sessions(sessions: list[dict[str, Any]]) -> None:
     shown = tables.table(
-        "session", "id", "state", "started", "took", "frames", right=("took", "frames")
+        "session",
+        "id",
+        "state",
+        "started",
+        "took",
+        "frames",
+        right=("took", "frames"),
+        zone_of="started",
     )
     for session in sessions:
         spans = [(s["start_ns"], s["end_ns"]) for s in session["stretches"]]

@@ -64,7 +64,7 @@ def _link(name: str, path: str) -> str:
 
 def _print_made(share: dict[str, Any], name: str) -> None:
     what = share["run_name"] or "all runs"
-    until = tables.time(share["expires_ns"])
+    until = f"{tables.time(share['expires_ns'])} {tables.zone()}"
     print(f"link {share['id']} shows {what}, read-only, until {until}:")
     if share["link"]:
         print(share["link"])
@@ -78,7 +78,14 @@ def _print_list(shares: list[dict[str, Any]]) -> None:
         print("no links; `runwatch share RUN` makes one")
         return
     shown = tables.table(
-        "link", "shows", "note", "created", "works until", "last used", fold="note"
+        "link",
+        "shows",
+        "note",
+        "created",
+        "works until",
+        "last used",
+        fold="note",
+        zone_of="created",
     )
     for share in shares:
         used = share["used_ns"]

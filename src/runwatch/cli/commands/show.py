@@ -146,7 +146,7 @@ def _headline(run: dict[str, Any]) -> Text:
     attempt = f"attempt {run['attempts']}"
     step = "" if run["last_step"] is None else f"step {run['last_step']:,}"
     until = run["ended_ns"] or run["last_ns"]
-    facts = [attempt, step, f"started {tables.time(run['started_ns'])}"]
+    facts = [attempt, step, f"started {tables.time(run['started_ns'])} {tables.zone()}"]
     facts.append(tables.duration(until - run["started_ns"]))
     line.append("  " + " · ".join(fact for fact in facts if fact))
     if run.get("stalled") and run["reason"]:

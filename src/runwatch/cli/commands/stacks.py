@@ -24,6 +24,7 @@ from runwatch.cli import source
 from runwatch.cli.checks import check_ranks
 from runwatch.cli.output import check_output, write_file
 from runwatch.cli.pictures import tables
+from runwatch.cli.pictures.progress import progress
 from runwatch.errors import NotFound, UsageError
 from runwatch.settings import runwatch_dir
 
@@ -118,7 +119,9 @@ def _print_now(
     out = tables.console()
     if arguments.watch:
         out.clear()
-    out.print(Text.assemble((run["name"], "bold"), f"  {tables.time(answer['time_ns'])}"))
+    out.print(
+        Text.assemble((run["name"], "bold"), f"  {tables.time(answer['time_ns'])} {tables.zone()}")
+    )
     for incident in head.get(f"/runs/{run['run']}/incidents")["incidents"][:1]:
         if incident["state"] == "open":
             print_incident(incident, out)
@@ -133,12 +136,13 @@ def _look(head: source.Source, run: str, arguments: argparse.Namespace) -> Any:
     command, unreachable = request["command"], request["unreachable"]
     deadline = time.monotonic() + WAIT_SECONDS
     answer = request
-    while answer["waiting_for"] and time.monotonic() < deadline:
-        time.sleep(POLL_SECONDS)
-        head.refresh()
-        state = head.get(f"/commands/{command}")
-        waiting = sorted(set(state["hosts"]) - set(state["results"]))
-        answer = {**answer, "waiting_for": waiting}
+    with progress("waiting for the nodes"):
+        while answer["waiting_for"] and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+            head.refresh()
+            state = head.get(f"/commands/{command}")
+            waiting = sorted(set(state["hosts"]) - set(state["results"]))
+            answer = {**answer, "waiting_for": waiting}
     if request["waiting_for"]:
         taken = head.get(f"/runs/{run}/stacks", command=command, rank=arguments.rank)
         answer = {**taken, "unreachable": unreachable, "waiting_for": answer["waiting_for"]}

@@ -93,7 +93,11 @@ def _check_sure(yes: bool) -> None:
 
 
 def _print_made(token: dict[str, Any]) -> None:
-    until = f"until {tables.time(token['expires_ns'])}" if token["expires_ns"] else "until revoked"
+    until = (
+        f"until {tables.time(token['expires_ns'])} {tables.zone()}"
+        if token["expires_ns"]
+        else "until revoked"
+    )
     what = f"{token['role']} in {_projects(token)}" if token.get("projects") else token["role"]
     print(f"token {token['id']} ({token['name']}) is for {what}, {until}; it is shown only now:")
     print(token["token"])
@@ -109,7 +113,7 @@ def _print_list(tokens: list[dict[str, Any]]) -> None:
         print("no tokens but the head's own; `runwatch token create --role ROLE` makes one")
         return
     columns = ("token", "role", "projects", "name", "created", "works until", "last used")
-    shown = tables.table(*columns, fold="name")
+    shown = tables.table(*columns, fold="name", zone_of="created")
     for token in tokens:
         expires, used = token["expires_ns"], token["used_ns"]
         shown.add_row(

@@ -28,7 +28,8 @@ def draw(curves: Sequence[Mapping[str, Any]], axis: str, *, width: int, height: 
     _ticks(curves, axis)
     first = curves[0]
     unit = f" ({first['unit']})" if first["unit"] not in ("", "1") else ""
-    plotext.title(f"{first['metric']}{unit} by {axis}")
+    along = f"time ({tables.zone()})" if axis == "time" else axis
+    plotext.title(f"{first['metric']}{unit} by {along}")
     return str(plotext.build()).rstrip()
 
 

@@ -55,7 +55,7 @@ def explained(answer: dict[str, Any]) -> RenderableType:
     words, style, sign = _look(answer["name"])
     start, end = answer["start_ns"], answer["end_ns"]
     head = Text.assemble(
-        (f"{tables.time(answer['time_ns'])}  ", "bold"),
+        (f"{tables.time(answer['time_ns'])} {tables.zone()}  ", "bold"),
         (f"{sign} {words}", style),
         f"  from {tables.time(start)} to {tables.time(end)} ({length(end - start)})",
     )
@@ -163,7 +163,7 @@ def _time_bar(buckets: Sequence[dict[str, Any]], width: int) -> Text:
 
 
 def _time_axis(answer: dict[str, Any], width: int) -> Text:
-    left = tables.time(answer["start_ns"])
+    left = f"{tables.time(answer['start_ns'])} {tables.zone()}"
     right = "now" if _is_now(answer) else tables.time(answer["end_ns"])
     middle = length(answer["total_ns"])
     room = max(width - len(left) - len(right), len(middle) + 2)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import time as clock
 from datetime import UTC, datetime
 
 
 def time(ns: int | None) -> str:
-    """Local time, with the date unless it is today's."""
+    """Local time (`zone`), with the date unless it is today's."""
     if ns is None:
         return ""
     moment = datetime.fromtimestamp(ns / 1e9, UTC).astimezone()
     today = datetime.now(UTC).astimezone().date()
     return moment.strftime("%H:%M:%S" if moment.date() == today else "%Y-%m-%d %H:%M:%S")
+
+
+def zone() -> str:
+    """This terminal's time zone: UTC, or CET/CEST where clocks are moved."""
+    names = clock.tzname if clock.daylight else clock.tzname[:1]
+    return "/".join(dict.fromkeys(names))
 
 
 def duration(ns: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -21,3 +22,7 @@ class Plain(Console):
                 yield segment
             else:
                 yield Segment(shown(segment.text), segment.style)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Lines that are too long are left to the terminal, which wraps them: nothing is cut."""
+        super().print(*objects, **{"crop": False, **options})

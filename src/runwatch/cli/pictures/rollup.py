@@ -61,7 +61,7 @@ def _run_table(runs: list[dict[str, Any]]) -> RenderableType:
     columns = ["run", "user", "devices", "device-hours", "goodput", "ETTR", "stops"]
     columns += ["cost"] if priced else []
     right = ("devices", "device-hours", "goodput", "ETTR", "stops", "cost")
-    shown = tables.table(*columns, right=right, fold="run")
+    shown = tables.table(*columns, right=right)
     for run in runs:
         row = [
             run["name"],
@@ -80,7 +80,7 @@ def _run_table(runs: list[dict[str, Any]]) -> RenderableType:
 def _part_table(parts: list[dict[str, Any]], by: str) -> RenderableType:
     priced = any(part["counted_cost"] is not None for part in parts)
     right = ["runs", "device-hours", "goodput", "stops"] + (["cost"] if priced else [])
-    shown = tables.table(by, *right, "largest loss", right=tuple(right), fold=by)
+    shown = tables.table(by, *right, "largest loss", right=tuple(right), fold="largest loss")
     for part in parts:
         row = [
             part["name"] or f"no {by}",

@@ -52,6 +52,7 @@ def print_incident(incident: Answer, console: Console) -> None:
     line = Text.assemble((f"{mark} {what} ", style), f"since {tables.time(incident['since_ns'])}")
     if incident["state"] == "closed" and incident["closed_ns"]:
         line.append(f" until {tables.time(incident['closed_ns'])}")
+    line.append(f" {tables.zone()}")
     severity = loudness(incident).replace("incident", "alarm")  # an incident is the whole case
     facts = f"{incident['id']}  {severity}  {incident['confidence']}"
     line.append(f"  {facts}", style="dim")

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.cli.pictures.moments import duration as duration
 from runwatch.cli.pictures.moments import time as time
+from runwatch.cli.pictures.moments import zone as zone
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
+
+    from runwatch.cli.pictures.table import Table
 
 STATE_STYLE: Final = {
     "running": "green",
@@ -30,25 +32,21 @@ STATE_MARK: Final = {
 }  # fmt: skip
 
 
-def console() -> Console:
+def console(*, to_stderr: bool = False) -> Console:
     from runwatch.cli.pictures.plain import Plain
 
     # Recorded texts are shown as they are: `[x]` is no style and `:x:` no picture.
-    return Plain(soft_wrap=False, markup=False, emoji=False, highlight=False)
+    return Plain(soft_wrap=False, markup=False, emoji=False, highlight=False, stderr=to_stderr)
 
 
-def table(*columns: str, right: tuple[str, ...] = (), fold: str = "") -> Table:
-    """Columns are as wide as their content; only `fold` wraps when the terminal is narrow."""
-    from rich.table import Table
+def table(*columns: str, right: tuple[str, ...] = (), fold: str = "", zone_of: str = "") -> Table:
+    """The first column is what a row is called by; `fold` is prose, and wraps.  The heading of the
+    column `zone_of` names the time zone: once is enough."""
+    from runwatch.cli.pictures.table import Table
 
-    drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in columns:
-        drawn.add_column(
-            column,
-            justify="right" if column in right else "left",
-            overflow="fold",
-            no_wrap=column != fold,
-        )
+    drawn = Table(columns, right=right, fold=fold)
+    if zone_of:
+        drawn.rename(zone_of, f"{zone_of} ({zone()})")
     return drawn
 
 

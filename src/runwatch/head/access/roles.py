@@ -39,6 +39,7 @@ ROUTES: Final[Mapping[str, Need]] = {
     f"GET {_RUN}/curves": "view",
     f"GET {_RUN}/latest": "view",
     f"GET {_RUN}/events": "view",
+    f"GET {_RUN}/logs": "view",
     f"GET {_RUN}/processes": "view",
     f"GET {_RUN}/export": "view",
     f"GET {_RUN}/metrics": "view",

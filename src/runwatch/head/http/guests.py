@@ -44,6 +44,8 @@ _FREE: Final = frozenset(
 )
 _PAGE: Final = re.compile(r"/assets/[^/]+|/[^/]+\.(?:js|css|svg|png|ico|webmanifest)")
 _OF_RUN: Final = re.compile(r"/api/v1/runs/([^/]+)(?:/.*)?", re.DOTALL)
+_LOGS: Final = re.compile(r"/api/v1/runs/[^/]+/logs/?", re.DOTALL)
+"""Anything may be in what a program prints: who has nothing but a link does not see it."""
 _OF_PROFILES: Final = re.compile(r"/api/v1/profiles/([^/]+)/.*", re.DOTALL)
 _BY_QUERY: Final = ("/api/v1/devices", "/api/v1/live")
 """Routes about all runs, or about the one that `run=` names."""
@@ -130,6 +132,8 @@ def ruling(sight: Sight, sees: Sees, path: str, query: bytes) -> Ruling:
     """Whether a caller who may not see all runs may make this request."""
     if path in _FREE or _PAGE.fullmatch(path) or path.startswith(_VIEWERS):
         return Ruling()
+    if sight.run and _LOGS.fullmatch(path):
+        return Ruling("this link shows no logs: a program may print anything")
     if of_run := _OF_RUN.fullmatch(path):
         return Ruling(runs=(of_run[1],))
     runs = _values(query, "run")

@@ -19,8 +19,28 @@ HOOKS: Final = (
     ("torch", "checkpoint_torch"),
     ("torch.distributed.checkpoint", "checkpoint_dcp"),
     ("orbax.checkpoint", "checkpoint_orbax"),
+    ("safetensors.torch", "checkpoint_safetensors"),
     ("torch", "compile_torch"),
     ("jax", "compile_jax"),
 )
 
-AUTO_HOOKS: Final[tuple[tuple[str, str], ...]] = ()
+AUTO_HOOKS: Final = (
+    ("torch", "torch.optim"),
+    ("torch.utils.data.dataloader", "torch.loader"),
+    ("transformers.trainer", "trainers.transformers"),
+    ("accelerate.accelerator", "trainers.accelerate"),
+    ("pytorch_lightning.trainer.trainer", "trainers.lightning"),
+    ("lightning.pytorch.trainer.trainer", "trainers.lightning"),
+    ("deepspeed.runtime.engine", "trainers.deepspeed"),
+    ("keras", "trainers.keras"),
+    ("ray.train", "trainers.ray_train"),
+    ("jax", "jax_steps"),
+    ("orbax.checkpoint", "numbered"),
+    ("wandb", "loggers.wandb"),
+    ("torch.utils.tensorboard", "loggers.tensorboard"),
+    ("tensorboard.summary", "loggers.tensorboard_own"),
+    ("tensorboardX", "loggers.tensorboardx"),
+    ("tensorflow", "loggers.tensorflow"),
+    ("mlflow.tracking.client", "loggers.mlflow"),
+    ("trackio", "loggers.trackio"),
+)

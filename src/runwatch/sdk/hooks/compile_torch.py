@@ -22,6 +22,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _CALLBACKS: Final = "torch._dynamo.callback"
+_RULES: Final = "torch._dynamo.trace_rules"
 _LISTS: Final = ("start_callbacks", "end_callbacks")
 
 
@@ -38,6 +39,8 @@ class Listener:
         self._lock = threading.RLock()
         self._span: Span | None = None
         self._since_ns = 0
+        self._is_skipped = False
+        """A program may compile an optimizer's step, and our hooks with it: they are left out."""
         # Two objects that we keep, so that we find them again in the lists.
         self._callbacks: Final[tuple[Callable[..., None], ...]] = (self._begin, self._end)
 
@@ -51,13 +54,17 @@ class Listener:
 
         return call
 
-    @guarded("listen to torch.compile")
+    @guarded("listen to torch.compile", quiet=True)
     def register(self) -> None:
         """Also after `torch._dynamo.reset`, which drops our callbacks."""
         with self._lock:
             for callbacks, ours in zip(_lists(), self._callbacks, strict=False):
                 if ours not in callbacks:
                     callbacks.append(ours)
+            leave_out = getattr(sys.modules.get(_RULES), "add", None)
+            if leave_out is not None and not self._is_skipped:  # its module is loaded to the end
+                self._is_skipped = True
+                leave_out("runwatch")
 
     def unregister(self) -> None:
         with self._lock:
@@ -65,7 +72,7 @@ class Listener:
                 if ours in callbacks:
                     callbacks.remove(ours)
 
-    @guarded("note that torch compiles")
+    @guarded("note that torch compiles", quiet=True)
     def _begin(self, *_: Any) -> None:
         run = self._tell.run
         self._since_ns = self._tell.now()
@@ -73,7 +80,7 @@ class Listener:
             self._span = Span(run, COMPILE)
             self._span.begin(run._step)
 
-    @guarded("note that torch has compiled")
+    @guarded("note that torch has compiled", quiet=True)
     def _end(self, *_: Any) -> None:
         span, self._span = self._span, None
         run = self._tell.run

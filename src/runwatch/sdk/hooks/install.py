@@ -33,40 +33,40 @@ class Hooks:
         self._tell = Teller(run)
         self._table: tuple[tuple[str, str], ...] = HOOKS
         self._wanted = wanted()
-        self._seen: set[str] = set()
+        self._seen: set[tuple[str, str]] = set()
         self.forget()
 
     def forget(self) -> None:
         """In a forked child, where wrapped functions stay wrapped but record nothing."""
         self._lock = threading.RLock()
 
-    @guarded("set hooks for a run")
+    @guarded("set hooks for a run", quiet=True)
     def serve(self, run: Run) -> None:
         """From now on they tell this run."""
         if self._tell.run is not run:
             self._tell.attach(run)
         self.look()
 
-    @guarded("look for frameworks")
+    @guarded("look for frameworks", quiet=True)
     def look(self, modules: Mapping[str, ModuleType] = sys.modules) -> None:
         """Set the hooks of imported frameworks, and let the hooks that are set do their upkeep."""
         with self._lock:
             if not self._wanted:
                 return
-            for framework, home in self._table:
-                if home not in self._seen and is_loaded(framework, modules):
-                    self._install(home)
+            for hook in self._table:
+                if hook not in self._seen and is_loaded(hook[0], modules):
+                    self._install(hook)
             for function in self._tell.every_second:
                 _call(function)
 
-    def _install(self, home: str) -> None:
+    def _install(self, hook: tuple[str, str]) -> None:
         def install() -> None:
-            import_module(f"{__package__}.{home}").install(self._tell)
+            import_module(f"{__package__}.{hook[1]}").install(self._tell)
 
-        self._seen.add(home)
-        attempt(f"set the hook {home}", None, install)
+        self._seen.add(hook)
+        attempt(f"set the hook {hook[1]}", None, install, quiet=True)
 
-    @guarded("remove the hooks")
+    @guarded("remove the hooks", quiet=True)
     def remove(self, run: Run | None = None) -> None:
         """The run ends; the hooks of a process may tell another by now."""
         if run is None or run is self._tell.run:
@@ -103,13 +103,13 @@ class ProcessHooks(Hooks):
     def expects_run(self) -> bool:
         return self._tell.expects
 
-    @guarded("set the hooks of a framework")
+    @guarded("set the hooks of a framework", quiet=True)
     def loaded(self, framework: str) -> None:
         """It has just been imported."""
         with self._lock:
-            for name, home in self._table:
-                if name == framework and self._wanted and home not in self._seen:
-                    self._install(home)
+            for hook in self._table:
+                if hook[0] == framework and self._wanted and hook not in self._seen:
+                    self._install(hook)
 
     def _take_away(self) -> None:
         global _process
@@ -138,7 +138,7 @@ def hooks_of(run: Run) -> Hooks:
     return Hooks(run) if _process is None else _process
 
 
-@guarded("look after a hook")
+@guarded("look after a hook", quiet=True)
 def _call(function: Callable[[], None]) -> None:
     function()
 

@@ -5,9 +5,9 @@ it drives.  The program itself knows best: once it takes steps (`run.steps`, `ru
 none.
 
 With a data loader, steps are as those of `run.steps`: a step begins when its batch has come, and
-ends when a batch is asked for after an optimizer has stepped.  So gradients of several batches,
-several optimizers, and several updates by one batch are one step each.  Without a loader, a step
-lasts from one step of the first optimizer to its next.
+ends when the next is asked for after an optimizer has stepped, or when the program evaluates or
+saves.  So gradients of several batches, several optimizers, and several updates by one batch are
+one step each.  Without a loader, a step lasts from one step of the first optimizer to its next.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ from runwatch.clock import tick_of, tick_shift
 from runwatch.record import NO_STEP
 from runwatch.sdk.kinds import DATA_LOADING
 from runwatch.sdk.quick import place_begin, place_end
-from runwatch.sdk.step import DATA_WAIT_SECONDS, STEP, STEP_SECONDS, elapsed
+from runwatch.sdk.step import DATA_WAIT_SECONDS, SHORT_NS, STEP, STEP_SECONDS, elapsed
 
 if TYPE_CHECKING:
     from runwatch.journal.writer import JournalWriter
     from runwatch.sdk.run import Run
 
 OPTIMIZERS: Final = "torch.optim"
-_PRECEDENCE: Final = {OPTIMIZERS: 1, "transformers": 3, "lightning": 3, "keras": 3}
+NUMBERED: Final = "numbered calls"
+_PRECEDENCE: Final = {
+    NUMBERED: 0, OPTIMIZERS: 1, "transformers": 3, "lightning": 3, "keras": 3
+}  # fmt: skip
 _OTHERS: Final = 2
 """Of what is between an optimizer and a trainer: Accelerate, DeepSpeed, annotated loops."""
 
 MANY: Final = 16
 """After this many updates without a batch asked for, the program has its batches from elsewhere."""
 _LARGE: Final = 1 << 62
-WAIT_NS: Final = 1_000_000
-"""A shorter wait inside a step is not told."""
 
 
 class Loop:
@@ -59,6 +60,8 @@ class Loop:
         """Where the next step begins if nothing is seen of it but its end."""
         self._batch = batch
         """When a batch was asked for, and came, that no step is known of yet."""
+        self._offset = 0
+        """Steps of earlier loops."""
         self._journal: JournalWriter | None = None
         self._expected = run._step
         self._thread = 0
@@ -84,6 +87,22 @@ class Loop:
         self.leader = source
         return True
 
+    def begins(self, source: str, after: int) -> bool:
+        """Its loop begins, after this many steps; whether it tells the steps.
+
+        A new loop after another one goes on counting: otherwise it would seem to repeat its steps.
+        """
+        if not self.leads(source):
+            return False
+        if self.is_open and self.is_over:
+            self._close(self.now())
+        self._offset = 0
+        if not after and self.number != NO_STEP:
+            self._offset = self.number
+        elif not self.is_open:
+            self.number = after
+        return True
+
     def rests(self, source: str) -> None:
         """Its loop is over: others may tell steps."""
         if source == self.leader and self.leads(source):
@@ -102,7 +121,7 @@ class Loop:
         if not self.is_open:
             self._open_with_batch(number, at)
         elif number is not None:
-            self._rename(number)
+            self._rename(number + self._offset)
 
     def ended(self, source: str, number: int | None = None) -> None:
         """A step's work is done; what is called after it may still be part of it."""
@@ -114,7 +133,7 @@ class Loop:
         if not self.is_open:
             self._open_with_batch(number, self._since or at)
         elif number is not None:
-            self._rename(number)
+            self._rename(number + self._offset)
         self._since, self.is_over = at, True
         if not self.by_batch:
             self._close(at)
@@ -168,6 +187,11 @@ class Loop:
 
     # ── what a loader does, in the thread that takes the steps ────────────────────────────────
 
+    def pauses(self, at: int | None = None) -> None:
+        """Something else begins than the next step: an evaluation, a save."""
+        if self.is_open and self.is_over and self._begin <= (at or self._since):
+            self._close(max(at or self.now(), self._since))
+
     def asks(self, at: int) -> None:
         if self.is_open and self.is_over:
             self._close(at)
@@ -186,10 +210,10 @@ class Loop:
         self.waited(asked, at)
 
     def waited(self, asked: int, at: int) -> None:
-        """For a batch, inside a step or after the last one."""
-        if at - asked >= WAIT_NS:
+        """For a batch, after the last step, or before steps are known."""
+        if at - asked >= SHORT_NS:
             shift = tick_shift(self.run._clock)
-            elapsed(self.run, DATA_LOADING, asked + shift, at + shift, short_ns=WAIT_NS)
+            elapsed(self.run, DATA_LOADING, asked + shift, at + shift)
 
     # ── telling ───────────────────────────────────────────────────────────────────────────────
 
@@ -200,7 +224,7 @@ class Loop:
 
     def _open_with_batch(self, number: int | None, at: int) -> None:
         asked, came = self._batch
-        self._open(self._next() if number is None else number, came or at, asked)
+        self._open(self._next() if number is None else number + self._offset, came or at, asked)
 
     def _open(self, number: int, begin: int, asked: int) -> None:
         self.is_open, self.is_over, self.by_batch = True, False, bool(asked)

@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeVar
 
-from runwatch.clock import system_clock
+from runwatch.clock import system_clock, tick_shift
 from runwatch.sdk.guard import attempt, guarded, tally
 from runwatch.sdk.hooks.loop import Loop
-from runwatch.sdk.kinds import BACKGROUND, CHECKPOINT_SAVE
+from runwatch.sdk.kinds import BACKGROUND, CHECKPOINT_SAVE, EVALUATION
 from runwatch.sdk.step import SHORT_NS, Span, elapsed
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ Counts = Callable[[tuple[Any, ...], dict[str, Any], Any], bool]
 _NOTHING, _PERHAPS, _SURELY = range(3)
 
 
+_PAUSES: Final = (CHECKPOINT_SAVE, EVALUATION)
 MOST_EARLY: Final = 100
 
 
@@ -58,6 +59,10 @@ class Teller:
         self.at_the_end: list[Callable[[], None]] = []
         self.batch = (0, 0)
         """When a batch was asked for and came, before there was a run; in ticks."""
+        self.evaluates = False
+        """A framework says that it evaluates."""
+        self.done: set[str] = set()
+        """What hooks have set that may be asked to set it again."""
         self._begin = begin
         self._early: list[Early] = []
         self._inside = threading.local()
@@ -96,7 +101,7 @@ class Teller:
         for stretch in early:
             elapsed(run, stretch.kind, stretch.begin_ns, stretch.end_ns, source=stretch.source)
 
-    @guarded("end the last step")
+    @guarded("end the last step", quiet=True)
     def finish_steps(self) -> None:
         if self.loop is not None and self.listens:
             self.loop.finish()
@@ -107,27 +112,39 @@ class Teller:
 
     # ── what hooks tell ───────────────────────────────────────────────────────────────────────
 
-    @guarded("tell that a step began")
+    @guarded("tell that a step began", quiet=True)
     def step_began(self, source: str, number: int | None = None) -> None:
         """`source` is the framework.  One source tells the steps of a run: `loop.py` says which."""
         self.begun()
         if self.loop is not None and self.listens:
             self.loop.began(source, None if number is None else int(number))
 
-    @guarded("tell that a step ended")
+    @guarded("tell that a step ended", quiet=True)
     def step_ended(self, source: str, number: int | None = None) -> None:
         """It began where the one before ended, or when its batch came."""
         self.begun()
         if self.loop is not None and self.listens:
             self.loop.ended(source, None if number is None else int(number))
 
-    @guarded("tell that a loop is over")
-    def steps_over(self, source: str) -> None:
-        """The source's loop has ended; another source may tell steps from now on."""
-        if self.loop is not None and self.listens:
+    @guarded("tell that a loop begins", quiet=True)
+    def steps_begin(self, source: str, after: int = 0) -> None:
+        """The source has a loop, and goes on after this step, 0 if the loop is new."""
+        run = self.begun()
+        if run is not None and self.loop is not None and self.loop.begins(source, int(after)):
+            run._exhausted = False
+
+    @guarded("tell that a loop is over", quiet=True)
+    def steps_over(self, source: str, *, done: bool = True) -> None:
+        """The source's loop has ended; another source may tell steps from now on.
+
+        `done`: there was no more to do, as with a loop over `run.steps` that reached its end.
+        """
+        if self.run is not None and self.loop is not None and self.listens:
+            if done and self.loop.leader == source:
+                self.run._exhausted = True
             self.loop.rests(source)
 
-    @guarded("tell metrics")
+    @guarded("tell metrics", quiet=True)
     def metrics(self, values: Mapping[str, Any], step: int | None = None) -> None:
         """What the program logs.  Silent inside another call that tells the same (`alone`)."""
         if values and not getattr(self._inside, "alone", False):
@@ -152,6 +169,11 @@ class Teller:
             yield
         finally:
             self._inside.alone = outer
+
+    @property
+    def is_alone(self) -> bool:
+        """Somebody else tells what is logged in this call."""
+        return bool(getattr(self._inside, "alone", False))
 
     def unknown_version(self, framework: str, version: str) -> None:
         """The hook is not set."""
@@ -187,6 +209,7 @@ class Teller:
             if outer >= _SURELY or not (self.listens or self.expects):
                 return function(*args, **kwargs)
             run = self.begun() if kind == CHECKPOINT_SAVE else self.run
+            self._pauses(kind)
             self._inside.level = _SURELY
             begin = self.now()
             try:
@@ -198,6 +221,27 @@ class Teller:
                 self._inside.level = outer
                 if run is None and not self.beside:
                     self.elapsed(kind, begin, self.now(), beside=False, source=source)
+
+        return call
+
+    def evaluating(self, function: Callable[P, R]) -> Callable[P, R]:
+        """`function` in a span of evaluation.  Batches that it asks for are not trained with."""
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            if self.beside or not (self.listens or self.expects):
+                return function(*args, **kwargs)
+            run, begin, outer = self.run, self.now(), self.evaluates
+            self._pauses(EVALUATION)
+            self.evaluates = True
+            try:
+                with self.span(EVALUATION):
+                    return function(*args, **kwargs)
+            finally:
+                self.evaluates = outer
+                if run is None:
+                    source = _name(function)
+                    self.elapsed(EVALUATION, begin, self.now(), beside=False, source=source)
 
         return call
 
@@ -231,10 +275,14 @@ class Teller:
                 self._inside.level = outer
             end = self.now()
             if end - begin >= short_ns and attempt(
-                f"look at a call of {source}", False, lambda: counts(args, kwargs, result)
+                f"look at a call of {source}",
+                False,
+                lambda: counts(args, kwargs, result),
+                quiet=True,
             ):
                 if kind == CHECKPOINT_SAVE:
                     self.begun()
+                self._pauses(kind, begin)
                 self.elapsed(kind, begin, end, beside=False, source=source)
             return result
 
@@ -247,6 +295,14 @@ class Teller:
             elapsed(run, name, begin_ns, end_ns, source=source)
         elif self.expects and not beside and end_ns - begin_ns >= SHORT_NS:
             self._early = [*self._early, Early(kind, begin_ns, end_ns, source)][-MOST_EARLY:]
+
+    @guarded("end a step", quiet=True)
+    def _pauses(self, kind: str, begin_ns: int | None = None) -> None:
+        """Training waits for this, from now on or since then: it is no part of the last step."""
+        loop = self.loop
+        if loop is not None and self.listens and not self.beside and kind in _PAUSES:
+            shift = 0 if begin_ns is None else tick_shift(loop.run._clock)
+            loop.pauses(None if begin_ns is None else begin_ns - shift)
 
     def _level(self) -> int:
         level: int = getattr(self._inside, "level", _NOTHING)

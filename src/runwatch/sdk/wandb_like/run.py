@@ -16,6 +16,7 @@ from runwatch.sdk.run import Run
 from runwatch.sdk.values.config import ConfigDict
 from runwatch.sdk.values.pending import Logged
 from runwatch.sdk.values.plain import config_values, mapping, text
+from runwatch.sdk.values.rows import Rows
 from runwatch.sdk.wandb_like import media
 
 _PLAIN: Final = (float, int, bool, str)
@@ -84,7 +85,7 @@ class LikeWandb(Run):
     _files: Path | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._row = 0
+        self._rows = Rows()
         self._metrics: list[Metric] = []
         self.summary = Summary()
         super().__init__(*args, **kwargs)
@@ -107,22 +108,13 @@ class LikeWandb(Run):
         if data is not None and not isinstance(data, Mapping):
             Edge.log(self, data, step, **values)  # which says what it takes
             return
-        at = self._at(step, commit)
+        in_step = step is None and self._step != NO_STEP
+        at = None if in_step else self._rows.at(step, commit)
         row = {**(data or {}), **values}
         if not all(type(value) is float or type(value) is int for value in row.values()):
             row = self._flat(row)
         self._follow(row)
         Edge.log(self, row, at)
-
-    def _at(self, step: Any, commit: bool | None) -> Any:
-        if step is None and self._step != NO_STEP:
-            return None
-        if step is None:
-            at, self._row = self._row, self._row if commit is False else self._row + 1
-            return at
-        if isinstance(step, int):
-            self._row = max(self._row, step + 1 if commit else step)
-        return step
 
     def _flat(self, row: Mapping[Any, Any], before: str = "", depth: int = _DEEP) -> dict[str, Any]:
         """{"train": {"loss": 1}} is train.loss, and what is no number becomes a small text."""

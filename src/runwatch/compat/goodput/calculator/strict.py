@@ -20,6 +20,7 @@ from runwatch.compat.goodput.log.reading import stretches
 from runwatch.compat.goodput.log.remote import HeadLog, head_of, named_head, run_names
 from runwatch.entries import STEP_START
 from runwatch.record import Batch, JournalId, RunId, RunScope
+from runwatch.record.life import RunStart
 from runwatch.rows import EventRow, ProcessRow
 from runwatch.sdk.identity import display_name
 from runwatch.settings import runwatch_dir
@@ -223,6 +224,8 @@ class JournalAccount(_Folded):
         self._root = root
         self._name = name
         self._clock = clock
+        self._started_ns: dict[JournalId, int] = {}
+        """As the processes say.  A run may begin before its first record."""
         self._begin(None, Ledger())
 
     def close(self) -> None:
@@ -280,6 +283,9 @@ class JournalAccount(_Folded):
             for e in batch.events
             if e.kind in LIFE_KINDS
         ]
+        for event in batch.events:
+            if event.kind == RunStart.KIND:
+                self._started_ns.setdefault(journal, event.time_ns)
 
     def _enter(self) -> None:
         if newest_run(self._rows.values()) != self._run:
@@ -291,7 +297,8 @@ class JournalAccount(_Folded):
         self._numbers = numbers
         for row in rows:
             if row.role == "process":
-                self._scribe.enter(row.journal, numbers[row.journal], row.rank, row.start_ns)
+                start_ns = self._started_ns.get(row.journal, row.start_ns)
+                self._scribe.enter(row.journal, numbers[row.journal], row.rank, start_ns)
 
 
 # ── a head ─────────────────────────────────────────────────────────────────────────────────────

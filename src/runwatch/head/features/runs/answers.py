@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from runwatch.errors import NotFound
 from runwatch.head.features.runs.types import (
     ConfigsInfo,
@@ -66,7 +68,8 @@ def _process_info(state: ProcessState) -> ProcessInfo:
     )
 
 
-def events(reading: Reading, given: Given) -> EventList:
+def events(reading: Reading, given: Given, hidden: Collection[str] = ()) -> EventList:
+    """`hidden`: kinds that the caller does not see."""
     id = reading.run(given["run"])
     check_range(given)
     rows = reading.store.events(
@@ -79,5 +82,10 @@ def events(reading: Reading, given: Given) -> EventList:
         most_bytes=MOST_EVENT_BYTES,
     )
     return EventList(
-        run=id, events=[event_info(EventInfo, event, plain(event.body)) for event in rows]
+        run=id,
+        events=[
+            event_info(EventInfo, event, plain(event.body))
+            for event in rows
+            if event.kind not in hidden
+        ],
     )

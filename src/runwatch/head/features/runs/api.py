@@ -30,6 +30,7 @@ from runwatch.head.http.replies import json_reply
 from runwatch.head.http.types import Answer
 from runwatch.head.reading import Reading
 from runwatch.views.life import SHOWN_STATES
+from runwatch.views.logs import KINDS as LOG_KINDS
 
 _RUNS: Final = (
     Parameter(
@@ -92,7 +93,7 @@ class RunsApi(Feature):
             Operation(
                 f"{one}/events",
                 "A run's events",
-                answered(partial(answers.events, self._reading)),
+                self._events,
                 _EVENTS,
                 {JSON: EventList},
                 (404, 409, 422),
@@ -109,6 +110,12 @@ class RunsApi(Feature):
     ) -> Operation:
         respond = answered(partial(answer, self._reading))
         return Operation(path, summary, respond, (RUN,), {JSON: kind}, (404, 409))
+
+    async def _events(self, request: Request, given: Given) -> Response:
+        # Whoever has nothing but a link sees no logs, here neither (`http/guests.py`).
+        hidden = LOG_KINDS if request.scope[CALLER].sight.run else ()
+        answer = partial(answers.events, self._reading, given, hidden)
+        return await for_caller(request, lambda: json_reply(answer()))
 
     async def _runs(self, request: Request, given: Given) -> Response:
         return await for_caller(request, lambda: self._listed(request, given))

@@ -1,0 +1,1 @@
+"""The log of a run: lines of its console, and exceptions."""

@@ -1,0 +1,1 @@
+"""A plain loop in PyTorch: its optimizers, its data loaders, its evaluations."""

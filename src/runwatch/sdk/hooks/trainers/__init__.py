@@ -1,0 +1,1 @@
+"""Frameworks that own the loop, and say when a step begins and ends."""
