@@ -111,7 +111,7 @@ class World:
         )
         for number in (4, 5):
             twin = self._producer(f"j-twin-{number}", run=f"run-{number}", name="twin")
-            twin.write([("loss", 1, 1, float("nan"))])
+            twin.write([("loss", 0, 0, 2.0), ("loss", 1, 1, float("nan"))])
 
     def _devices(self) -> None:
         node = Node(_Door(self.head), host=_HOST)  # type: ignore[arg-type]

@@ -52,6 +52,8 @@ export class ApiError extends Error {
     readonly status: number,
     readonly code: string,
     message: string,
+    /** Ids of runs that the request may mean. */
+    readonly choices: readonly string[] = [],
   ) {
     super(message);
   }
@@ -94,7 +96,7 @@ async function refusal(reply: Response): Promise<ApiError> {
   if (reply.status === 401) onLocked();
   try {
     const { error } = (await reply.json()) as Refusal;
-    return new ApiError(reply.status, error.code, error.message);
+    return new ApiError(reply.status, error.code, error.message, error.choices);
   } catch {
     return new ApiError(reply.status, "unreadable", `The head answered ${reply.status} ${reply.statusText}.`);
   }

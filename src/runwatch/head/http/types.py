@@ -33,7 +33,7 @@ class ErrorInfo(Answer, omit_defaults=True):
     code: str
     message: str
     choices: list[str] = []
-    """The ids that the request may mean, when a name is ambiguous."""
+    """The ids that the request may mean, when a name is ambiguous or not known."""
 
 
 class ErrorAnswer(Answer):

@@ -33,7 +33,7 @@ describe("a run that stands still", () => {
     expect(runs.filter(matcher("state:running"))).toHaveLength(2);
     expect(runs.filter(matcher("state:stalled"))).toHaveLength(1);
   });
-  it("says why", () => expect(remark(runs[0]!)).toEqual({ text: "stalled: all wait for rank 3", warns: true }));
+  it("says why", () => expect(remark(runs[0]!)).toEqual({ text: "all wait for rank 3", warns: true }));
 });
 
 describe("a warning", () => {

@@ -121,7 +121,9 @@ export function counted(runs: readonly RunInfo[]): Partial<Record<ShownState, nu
 /** What a person should read first of a run, and whether it is a warning. */
 export function remark(run: RunInfo): { text: string; warns: boolean } {
   const warning = run.warnings[0];
-  if (run.shown_state === "stalled" || !warning) return { text: run.reason, warns: run.shown_state === "stalled" };
+  // Beside the state, the reason need not repeat it.
+  if (run.shown_state === "stalled") return { text: run.reason.replace(/^stalled: /, ""), warns: true };
+  if (!warning) return { text: run.reason, warns: false };
   return { text: [warning.text, run.reason].filter(Boolean).join("; "), warns: true };
 }
 
