@@ -637,6 +637,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/runs/{run}/logs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What a run said on its console, and its exceptions; without a cursor, the newest */
+        get: operations["runs_run_logs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/runs/{run}/metrics": {
         parameters: {
             query?: never;
@@ -1650,6 +1667,52 @@ export interface components {
             points: components["schemas"]["LatestInfo"][];
             run: string;
         };
+        /** LogEntry */
+        LogEntry: {
+            attempt: number | null;
+            /** @default null */
+            exception: components["schemas"]["LogException"] | null;
+            host: string;
+            id: string;
+            /** @default 0 */
+            left_out_bytes: number;
+            /** @default 0 */
+            left_out_lines: number;
+            rank: number;
+            source: ("both" | "err" | "out") | "exception";
+            step: number | null;
+            text: string;
+            time_ns: number;
+        };
+        /**
+         * LogException
+         * @description An exception that nobody caught.
+         */
+        LogException: {
+            frames: string[];
+            left_out_frames: number;
+            local_variables: {
+                [key: string]: string;
+            }[];
+            message: string;
+            text: string;
+            thread: string;
+            type: string;
+        };
+        /**
+         * LogPage
+         * @description Entries in order of time.
+         */
+        LogPage: {
+            entries: components["schemas"]["LogEntry"][];
+            left_out_bytes: number;
+            left_out_lines: number;
+            newer: string | null;
+            older: string | null;
+            ranks: number[];
+            run: string;
+            searched_ns: number | null;
+        };
         /** MetricInfo */
         MetricInfo: {
             /** @enum {unknown} */
@@ -2053,6 +2116,11 @@ export interface components {
             ranks: number;
             reason: string;
             run: string;
+            /**
+             * @default running
+             * @enum {unknown}
+             */
+            shown_state: "completed" | "failed" | "killed" | "lost" | "running" | "stalled";
             stalled: boolean;
             started_ns: number;
             /** @enum {unknown} */
@@ -2065,6 +2133,8 @@ export interface components {
             values: {
                 [key: string]: components["schemas"]["PointInfo"];
             };
+            /** @default [] */
+            warnings: components["schemas"]["WarningInfo"][];
         };
         /** RunInfo */
         RunInfo: {
@@ -2084,6 +2154,11 @@ export interface components {
             ranks: number;
             reason: string;
             run: string;
+            /**
+             * @default running
+             * @enum {unknown}
+             */
+            shown_state: "completed" | "failed" | "killed" | "lost" | "running" | "stalled";
             stalled: boolean;
             started_ns: number;
             /** @enum {unknown} */
@@ -2096,6 +2171,8 @@ export interface components {
             values: {
                 [key: string]: components["schemas"]["PointInfo"];
             };
+            /** @default [] */
+            warnings: components["schemas"]["WarningInfo"][];
         };
         /** RunList */
         RunList: {
@@ -2481,6 +2558,17 @@ export interface components {
             hurt: "hardware" | "idle" | "lost" | "memory_errors" | "memory_full" | "power" | "silent" | "thermal" | "unreadable" | "xid";
             since_ns: number | null;
             words: string;
+        };
+        /**
+         * WarningInfo
+         * @description What a person should know of a run, whatever its state is.
+         */
+        WarningInfo: {
+            /** @enum {unknown} */
+            code: "loss_nonfinite";
+            step: number | null;
+            text: string;
+            time_ns: number;
         };
         /**
          * Where
@@ -3153,8 +3241,8 @@ export interface operations {
                 order?: "-started" | "started" | "-last" | "last" | "-name" | "name" | "-state" | "state" | "-group" | "group" | "-hosts" | "hosts" | "-last_step" | "last_step" | "-devices" | "devices" | "-goodput" | "goodput";
                 /** @description only runs with this text in name, id or group, in any case */
                 search?: string;
-                /** @description only runs in these states */
-                state?: ("running" | "completed" | "failed" | "killed" | "lost")[];
+                /** @description only runs in these states; one that is stalled is running, too */
+                state?: ("running" | "stalled" | "completed" | "failed" | "killed" | "lost")[];
             };
             header?: never;
             path?: never;
@@ -3927,6 +4015,56 @@ export interface operations {
             404: components["responses"]["Error404"];
             409: components["responses"]["Error409"];
             413: components["responses"]["Error413"];
+            503: components["responses"]["Error503"];
+        };
+    };
+    runs_run_logs: {
+        parameters: {
+            query?: {
+                /** @description what came after: a cursor from an answer, or a time in nanoseconds followed by .0 */
+                after?: string;
+                /** @description only what was said in this attempt */
+                attempt?: number;
+                /** @description what came before: a cursor from an answer, or a time in nanoseconds followed by .0 */
+                before?: string;
+                /** @description only lines with this text; small letters match both */
+                grep?: string;
+                /** @description list at most this many */
+                limit?: number;
+                /** @description only what these ranks said */
+                rank?: number[];
+                /** @description only what was said at or after this time, in nanoseconds since the epoch */
+                since?: number;
+                /** @description only this */
+                stream?: ("out" | "err" | "both" | "exception")[];
+                /** @description only what was said before this time, in nanoseconds since the epoch */
+                until?: number;
+            };
+            header?: never;
+            path: {
+                /** @description a run's id, or its name if only one run has it */
+                run: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What a run said on its console, and its exceptions; without a cursor, the newest */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LogPage"];
+                };
+            };
+            400: components["responses"]["Error400"];
+            401: components["responses"]["Error401"];
+            403: components["responses"]["Error403"];
+            404: components["responses"]["Error404"];
+            409: components["responses"]["Error409"];
+            413: components["responses"]["Error413"];
+            422: components["responses"]["Error422"];
             503: components["responses"]["Error503"];
         };
     };
