@@ -1470,6 +1470,8 @@ export interface components {
             over_time: components["schemas"]["BucketInfo"][] | null;
             /** @default [] */
             ranks: components["schemas"]["RankInfo"][];
+            /** @default  */
+            remark: string;
             run: string;
             run_end_ns: number;
             run_start_ns: number;
@@ -1842,6 +1844,8 @@ export interface components {
             host: string;
             journal: string;
             last_ns: number;
+            /** @default false */
+            launcher: boolean;
             out_of_memory: boolean;
             pid: number;
             rank: number;
@@ -2565,10 +2569,12 @@ export interface components {
          */
         WarningInfo: {
             /** @enum {unknown} */
-            code: "loss_nonfinite";
+            code: "loss_nonfinite" | "no_steps";
             step: number | null;
             text: string;
             time_ns: number;
+            /** @enum {unknown} */
+            weight: "note" | "warning";
         };
         /**
          * Where

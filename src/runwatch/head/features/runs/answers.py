@@ -62,6 +62,7 @@ def _process_info(state: ProcessState) -> ProcessInfo:
         exit_code=state.exit_code,
         signal=state.signal,
         out_of_memory=state.out_of_memory,
+        launcher=state.is_launcher,
     )
 
 

@@ -49,6 +49,8 @@ class ProcessInfo(Answer):
     exit_code: int | None
     signal: str | None
     out_of_memory: bool
+    launcher: bool = False
+    """The command that `runwatch exec` started: it waits for the ranks and is none itself."""
 
 
 class ProcessList(Answer):
