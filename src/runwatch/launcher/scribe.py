@@ -106,11 +106,11 @@ class Scribe:
     # ── what is written ───────────────────────────────────────────────────────────────────────
 
     def _relay(self, each: Outlet, rank: int | None) -> None:
+        each.close_inner()
         relay = Relay(each, partial(self._feed, rank, each.stream), self._let_go)
         with self._lock:
             self._relays.append(relay)
         relay.start()
-        each.close_inner()
 
     def _feed(self, rank: int | None, stream: Stream, data: bytes) -> None:
         if self._chronicle is None:
@@ -229,6 +229,7 @@ def _be_quiet() -> None:
         log = logging.getLogger("runwatch")
         log.addHandler(logging.NullHandler())
         log.propagate = False
+        threading.excepthook = lambda _: None
 
 
 def _forget(number: int) -> None:

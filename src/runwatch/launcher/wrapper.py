@@ -323,12 +323,10 @@ class Wrapper:
 
 def _stop_by(number: int) -> None:
     """Stop as the command stopped; the shell wakes us both."""
-    if number == signal.SIGSTOP:
-        os.kill(os.getpid(), number)
-        return
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
-    os.kill(os.getpid(), number)
-    signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    os.kill(os.getpid(), number)  # first: it is one with that of the terminal, if we have that yet
+    if number != signal.SIGSTOP:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+        signal.pthread_sigmask(signal.SIG_BLOCK, {number})
 
 
 def _end_like(status: int) -> NoReturn:
@@ -341,6 +339,7 @@ def _end_like(status: int) -> NoReturn:
         with contextlib.suppress(OSError, ValueError):
             if number not in (signal.SIGKILL, signal.SIGSTOP):
                 signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
             os.kill(os.getpid(), number)
         os._exit(128 + number)
     os._exit(os.WEXITSTATUS(status))

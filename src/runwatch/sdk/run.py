@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from runwatch.clock import Clock, system_clock
 from runwatch.journal.liveness import this_host
 from runwatch.journal.writer import JournalWriter
-from runwatch.record import NO_STEP, Role, RunScope
-from runwatch.record.life import Config, Fork, LogText, RunEnd, RunStart, SdkWarning
+from runwatch.record import NO_STEP, Role, RunId, RunScope
+from runwatch.record.life import Config, Fork, LogText, RunEnd, SdkWarning
 from runwatch.sdk import collect, farewell, launch, launched
 from runwatch.sdk.console import tracebacks
 from runwatch.sdk.console.unheard import Unheard
 from runwatch.sdk.ending import EndWatch, cleaned, describe, when_worker_ends
 from runwatch.sdk.faults import mind_faults, unwatch_faults, watch_faults
-from runwatch.sdk.guard import attempt, guarded, tally, text_of
+from runwatch.sdk.guard import guarded, tally, text_of
 from runwatch.sdk.hooks.install import hooks_of
 from runwatch.sdk.identity import Identity
 from runwatch.sdk.place import Shown, open_journal
@@ -68,6 +68,8 @@ class Run(Stepping, Shown):
     """
 
     _profiler: Profiler | None = None
+    _left_for: RunId | None = None
+    """The run that this process's part went over to."""
 
     def __init__(
         self,
@@ -214,31 +216,19 @@ class Run(Stepping, Shown):
         if writer is None:
             return
         watch_faults(writer.directory)
-        identity = self._identity
-        start = RunStart(
-            run=identity.run,
-            name=identity.name,
-            group=self.group,
-            rank=identity.rank,
-            local_rank=identity.local_rank,
-            world_size=identity.world_size,
-            attempt_key=identity.attempt_key,
-            orchestrator=identity.orchestrator,
-            argv=tuple(masking.command_line(text(word) for word in sys.argv)),
-            cwd=text(collect.working_directory()),
-            python=sys.version.split()[0],
-            executable=text(sys.executable or ""),
-            **attempt("find out whose run it is", dict[str, Any](), collect.circumstances),
-        )
-        body = {**start.body(), **mapping(self._details())}
-        writer.event(start.KIND, body, scope=self._scope, mono_ns=self._hooks.since_ns)
+        self._tell_start(writer)
         if self.config:
             self._record_config()
         self._hooks.serve(self)
         self._report()
-        launched.tell_run(identity.run, identity.name, self.group)
+        launched.tell_run(self._identity.run, self._identity.name, self.group)
         self._ask_for_agent()
         self._say_where()
+
+    def _tell_start(self, writer: JournalWriter) -> None:
+        start = collect.run_start(self._identity, self.group)
+        body = {**start.body(), **mapping(self._details())}
+        writer.event(start.KIND, body, scope=self._scope, mono_ns=self._hooks.since_ns)
 
     def _details(self) -> Mapping[str, Any]:
         """More fields of `run_start`, for readers outside the core: `compat/` has some."""
@@ -260,21 +250,13 @@ class Run(Stepping, Shown):
 
     def _open_now(self) -> JournalWriter | None:
         role: Role = "child" if self._is_child else "process"
-        writer = open_journal(self._directory, self._keep, role=role, clock=self._clock)
+        since_ns = self._hooks.since_ns
+        writer = open_journal(
+            self._directory, self._keep, role=role, since_ns=since_ns, clock=self._clock
+        )
         if writer is None:
             return None
-        identity = self._identity
-        self._scope = writer.scope(
-            RunScope(
-                0,
-                identity.run,
-                identity.name,
-                identity.rank,
-                identity.world_size,
-                identity.attempt_key,
-                self.group,
-            )
-        )
+        self._scope = writer.scope(self._part)
         self._point, self._points = writer.point, writer.points
         self._writer = writer
         self._directory = writer.directory.parents[1]  # a child's journal belongs there too
@@ -283,6 +265,11 @@ class Run(Stepping, Shown):
             writer.tell(fork, scope=self._scope)
             when_worker_ends(self._close_child)
         return writer
+
+    @property
+    def _part(self) -> RunScope:
+        who = self._identity
+        return RunScope(0, who.run, who.name, who.rank, who.world_size, who.attempt_key, self.group)
 
     # ── recording ─────────────────────────────────────────────────────────────────────────────
 

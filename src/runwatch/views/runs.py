@@ -134,11 +134,16 @@ def process_states(
     evidence = Evidence(alive=frozenset(alive), gone=frozenset(gone))
     for event in events:
         evidence.add(event)
-    everyone = [row for members in by_run(processes).values() for row in members]
+    everyone = [
+        row
+        for members in by_run(processes).values()
+        for row in members
+        if not evidence.has_left(row)
+    ]
     evidence.heirs = heirs(everyone, evidence.forks)
     numbers = attempts(everyone)
     moved = clock_moves(everyone)
-    rows = [r for r in everyone if r.role != "child" and (r.journal, r.run) not in evidence.left]
+    rows = [row for row in everyone if row.role != "child"]
     window_ns = int(alive_window_s * 1e9)
     states = [
         _process_state(row, numbers[row.journal, row.run], evidence, now_ns, window_ns)

@@ -1844,12 +1844,15 @@ export interface components {
             host: string;
             journal: string;
             last_ns: number;
-            /** @default false */
-            launcher: boolean;
             out_of_memory: boolean;
             pid: number;
             rank: number;
             reason: string;
+            /**
+             * @default process
+             * @enum {unknown}
+             */
+            role: "launcher" | "process";
             signal: string | null;
             started_ns: number;
             /** @enum {unknown} */

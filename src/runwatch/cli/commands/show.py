@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.cli import source
-from runwatch.cli.checks import check_metrics, check_ranks
+from runwatch.cli.checks import check_metrics, check_ranks, key_of
 from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.progress import no_progress
 from runwatch.errors import UsageError
@@ -44,6 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     with source.open_source(arguments) as head:
+        arguments.run_name = key_of(head, arguments.run_name)
         answer = head.get(f"/runs/{arguments.run_name}")
         check_metrics(head, answer, arguments.metric or ())
         check_ranks(head, answer, [] if arguments.rank is None else [arguments.rank])
@@ -174,7 +175,7 @@ def process_table(processes: list[dict[str, Any]]) -> RenderableType:
         until = process["ended_ns"] or process["last_ns"]
         shown.add_row(
             str(process["attempt"]),
-            "command" if process.get("launcher") else str(process["rank"]),
+            _rank(process),
             process["host"],
             str(process["pid"]),
             tables.state(process["state"]),
@@ -182,6 +183,11 @@ def process_table(processes: list[dict[str, Any]]) -> RenderableType:
             tables.local_times(process["reason"]),
         )
     return shown
+
+
+def _rank(process: dict[str, Any]) -> str:
+    """A command that `runwatch exec` runs has no rank; its ranks have."""
+    return "exec" if process.get("role") == "launcher" else str(process["rank"])
 
 
 def _axis(arguments: argparse.Namespace, run: dict[str, Any]) -> str:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import NO_STEP
 from runwatch.record.life import RunEnd
+from runwatch.sdk import front
 from runwatch.sdk.guard import Edge, attempt, guarded, text_of
 from runwatch.sdk.run import Run
 from runwatch.sdk.values.config import ConfigDict
@@ -85,10 +86,21 @@ class LikeWandb(Run):
     _files: Path | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._begin_rows()
+
+    @classmethod
+    def of(cls, run: Run, group: str) -> Self:
+        """A run that another library began in this process becomes one of these."""
+        mine = front.taken_over(run, cls)
+        mine._begin_rows()
+        attempt("take a run over", None, lambda: front.told_again(mine, group))
+        return mine
+
+    def _begin_rows(self) -> None:
         self._rows = Rows()
         self._metrics: list[Metric] = []
         self.summary = Summary()
-        super().__init__(*args, **kwargs)
         self.summary._listen(self._record_summary)
 
     # ── log ───────────────────────────────────────────────────────────────────────────────────

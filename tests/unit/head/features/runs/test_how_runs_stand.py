@@ -193,7 +193,7 @@ def test_a_command_without_a_known_loop_says_that_no_steps_were_seen(world: Worl
     account = world.ask("/api/v1/runs/script/goodput")
     assert (account["steps"], account["remark"]) == (0, unseen[0][1])
     (command,) = world.ask("/api/v1/runs/script/processes")["processes"]
-    assert command["launcher"] and found["script"]["ranks"] == 0
+    assert command["role"] == "launcher" and found["script"]["ranks"] == 0
 
 
 def test_a_program_that_marks_no_steps_is_told_how(world: World) -> None:
