@@ -103,6 +103,8 @@ class RunSummary:
     stalled: bool = False
     """The run stands still; `reason` says why, as far as that is known."""
     user: str = ""
+    by_exec: bool = False
+    """`runwatch exec` started it: what is known of it is what hooks saw."""
 
     @property
     def shown_state(self) -> ShownState:
@@ -355,6 +357,7 @@ def _summary(run: RunId, members: Sequence[ProcessState], last_step: int | None)
         last_step=last_step,
         processes=newest.processes,
         user=next((member.user for member in newest_first if member.user), ""),
+        by_exec=any(member.is_launcher for member in members if member.attempt == current),
     )
 
 
