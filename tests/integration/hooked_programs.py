@@ -12,7 +12,7 @@ from runwatch.record import BEGIN, END
 from runwatch.testing import Story, read_stories
 from tests.integration.sdk_programs import SOURCE, program_environment
 
-PROGRAMS = Path(__file__).parents[1] / "programs"
+PROGRAMS = Path(__file__).parent / "unchanged"
 BOOT = Path(runwatch.__file__).parent / "sdk" / "boot"
 """On the path of every process that `runwatch exec` starts."""
 
@@ -31,7 +31,7 @@ class Ran:
 
 
 def ran(program: str, folder: Path, *more: str, hooks: bool = True, **environment: str) -> Ran:
-    """`program` is the name of one of `tests/programs`, or its text."""
+    """`program` is the name of one of `unchanged/`, or its text."""
     records, files = folder / "runwatch", folder / "files"
     files.mkdir(parents=True, exist_ok=True)
     variables = program_environment(records, **environment)

@@ -14,6 +14,7 @@ from typing import Final
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import NotFound
 from runwatch.head.tails import Tails
+from runwatch.likeness import either, near
 from runwatch.record import JournalId, RunId
 from runwatch.record.life import Fork, Joined, RunEnd, RunStart
 from runwatch.record.losses import JournalAside
@@ -44,6 +45,7 @@ MOST_ASIDE: Final = 1_000
 INCIDENT_SECONDS: Final = 3600.0
 PARTAKERS: Final = ("process", "launcher")
 """The roles that make a run one."""
+LONGEST_GUESSED: Final = 200
 FEW_RUNS: Final = 200
 """Up to this many runs, asking for the series of each is quicker than asking for all series."""
 
@@ -55,6 +57,17 @@ class Ambiguous(NotFound):
         self.choices = list(choices)
         super().__init__(
             f"{len(choices)} runs are named {name!r}; ask for one by its id: {', '.join(choices)}"
+        )
+
+
+class Unknown(NotFound):
+    """No run has the name; `choices` are the ids of runs that may be meant."""
+
+    def __init__(self, name: str, near: Mapping[str, str]) -> None:
+        self.choices = list(dict.fromkeys(near.values()))
+        guess = f": did you mean {either(list(near))}?" if near else ";"
+        super().__init__(
+            f"there is no run with id or name {_short(name)}{guess} /api/v1/runs lists all"
         )
 
 
@@ -153,8 +166,20 @@ class Reading:
         if len(named) > 1:
             raise Ambiguous(key, sorted(named, key=lambda run: -named[run])[:20])
         if not named:
-            raise NotFound(f"there is no run with id or name {_short(key)}; /api/v1/runs lists all")
+            raise Unknown(key, self._near(key, sees))
         return next(iter(named))
+
+    def _near(self, key: str, sees: Callable[[str], bool] | None) -> dict[str, str]:
+        """Names and ids that are like this one, each with the run's id; as the caller may see."""
+        known: dict[str, str] = {}
+        for row in self.store.processes():
+            if row.run and row.role in PARTAKERS:
+                known.setdefault(row.run, row.run)
+                known.setdefault(row.run_name or row.run, row.run)
+        found = near(
+            key[:LONGEST_GUESSED], [n for n, run in known.items() if not sees or sees(run)]
+        )
+        return {name: known[name] for name in found}
 
     def _heir(self, run: RunId, rows: Sequence[ProcessRow] | None = None) -> RunId | None:
         """The run that all processes of this one went over to."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import re
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -59,6 +61,12 @@ def test_every_option_says_what_it_does(name: str) -> None:
     for leaf in leaves(command(name)):
         for action in leaf._actions:
             assert action.help or action.choices, f"{leaf.prog} {action.option_strings}"
+
+
+def test_the_page_of_commands_names_every_command() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "commands.md").read_text()
+    table = page[: page.index("\n## ")]
+    assert set(re.findall(r"`([a-z]+)`", table)) == set(COMMANDS)
 
 
 class Terminal(io.StringIO):

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.cli import source
+from runwatch.cli.checks import key_of
 from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.progress import no_progress, progress
 from runwatch.cli.times import RELATIVE, moment
@@ -95,6 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.group or arguments.user or arguments.by:
         raise UsageError("RUN does not go with --group, --user or --by: those are for several runs")
     with source.open_source(arguments, only_goodput=not arguments.watch) as head:
+        arguments.run_name = key_of(head, arguments.run_name)
         if arguments.explain:
             _explain(head, arguments)
             return 0

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from runwatch.cli import source
-from runwatch.cli.checks import check_ranks
+from runwatch.cli.checks import check_ranks, key_of
 from runwatch.cli.pictures import moments
 from runwatch.cli.times import RELATIVE, moment
 
@@ -58,7 +58,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     with source.open_source(arguments) as head:
-        summary = head.get(f"/runs/{arguments.run_name}")
+        summary = head.get(f"/runs/{key_of(head, arguments.run_name)}")
         check_ranks(head, summary, arguments.rank)
         asked = _Asked(head, summary, arguments)
         entries = asked.first()

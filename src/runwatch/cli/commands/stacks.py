@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from runwatch.cli import source
-from runwatch.cli.checks import check_ranks
+from runwatch.cli.checks import check_ranks, key_of
 from runwatch.cli.output import check_output, write_file
 from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.progress import progress
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         if output is not None:
             check_output(output, force=arguments.force)
     with source.open_source(arguments) as head:
-        chosen = head.get(f"/runs/{arguments.run_name}")
+        chosen = head.get(f"/runs/{key_of(head, arguments.run_name)}")
         check_ranks(head, chosen, arguments.rank or ())
         if arguments.speedscope is not None or arguments.collapsed is not None:
             return _export(head, chosen["run"], arguments)

@@ -78,8 +78,8 @@ class Listener:
         if run is None:
             return
         values = {k: v for k, v in dict(run.config).items() if k != "_wandb"}
-        if values != self._seen:
-            self._seen = values
+        seen, self._seen = self._seen, values
+        if len(seen) != len(values) or any(seen.get(k) is not v for k, v in values.items()):
             self._logger.config(values)
 
 
