@@ -6,6 +6,7 @@ was done.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -222,6 +223,17 @@ def test_a_job_that_has_a_name_where_the_program_has_none(place: Place) -> None:
     assert {name: (run["attempts"], run["group"]) for name, run in runs.items()} == {
         "nightly": (2, ""), "asked for": (1, "team"),
     }  # fmt: skip
+
+
+def test_a_run_that_was_recorded_before_keeps_its_id(place: Place) -> None:
+    """Slurm's job used to be the run: such runs are there, beside those of the name."""
+    job = {"SLURM_JOB_ID": "77"}
+    id = hashlib.sha256(b"slurm_77").hexdigest()
+    place.launch("end", [{**job, "RUNWATCH_RUN_ID": id}], "a")  # what an older SDK wrote
+    place.launch("end", [job], "a")
+    with place.asked() as source:
+        assert {run["run"] for run in source.get("/runs")["runs"]} == {id, "a"}
+        assert source.get(f"/runs/{id}")["name"] == "a"
 
 
 def test_two_jobs_of_one_name_at_once(place: Place) -> None:
