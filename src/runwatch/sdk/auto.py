@@ -145,7 +145,7 @@ def _begin_run() -> Run | None:
         return None
     hooks.since_ns = _Process.since_ns
     try:
-        run = attempt("begin a run", None, front.init)
+        run = attempt("begin a run", None, front.begin_for_hooks)
     finally:
         hooks.since_ns = None
     if run is not None and isinstance(threading.current_thread(), threading._DummyThread):
