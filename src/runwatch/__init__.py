@@ -19,7 +19,20 @@ from runwatch._version import __version__
 
 if TYPE_CHECKING:
     from runwatch.sdk.diagnosing import diagnose
-    from runwatch.sdk.front import current_run, data, finish, init, log, profile, span, step, steps
+    from runwatch.sdk.front import (
+        begin_span,
+        begin_step,
+        current_run,
+        data,
+        end_step,
+        finish,
+        init,
+        log,
+        profile,
+        span,
+        step,
+        steps,
+    )
     from runwatch.sdk.run import Run
     from runwatch.sdk.values.config import ConfigDict
     from runwatch.sdk.wandb_like.calls import *  # noqa: F403
@@ -30,10 +43,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "__version__",
+    "begin_span",
+    "begin_step",
     "config",
     "current_run",
     "data",
     "diagnose",
+    "end_step",
     "finish",
     "init",
     "log",
@@ -45,9 +61,22 @@ __all__ = [
 
 _HOMES: Final = {
     **dict.fromkeys(
-        ("current_run", "data", "finish", "init", "log", "profile", "span", "step", "steps"),
+        (
+            "begin_span",
+            "begin_step",
+            "current_run",
+            "data",
+            "end_step",
+            "finish",
+            "init",
+            "log",
+            "profile",
+            "span",
+            "step",
+            "steps",
+        ),
         "runwatch.sdk.front",
-    ),
+    ),  # fmt: skip
     "diagnose": "runwatch.sdk.diagnosing",
 }
 
@@ -59,11 +88,11 @@ _OF_THE_CURRENT_RUN: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _OF_THE_CURRENT_RUN:
-        home, function = _OF_THE_CURRENT_RUN[name]
-        return getattr(import_module(home), function)()
-    home = _HOMES.get(name) or _home_of_wandbs(name)
     try:
+        if name in _OF_THE_CURRENT_RUN:
+            home, function = _OF_THE_CURRENT_RUN[name]
+            return getattr(import_module(home), function)()
+        home = _HOMES.get(name) or _home_of_wandbs(name)
         value = globals()[name] = getattr(import_module(home), name)
     except (OSError, ImportError) as error:
         return instead_of(name, error)  # not cached: the next import may succeed
@@ -72,6 +101,8 @@ def __getattr__(name: str) -> Any:
 
 def _home_of_wandbs(name: str) -> str:
     """Where a name of wandb lives, for `import runwatch as wandb`."""
+    if name.startswith("_"):
+        raise AttributeError(f"module 'runwatch' has no attribute {name!r}")
     from runwatch._wandb_names import HOME, OFFERED, why_absent
 
     if name not in OFFERED:

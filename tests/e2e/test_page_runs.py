@@ -293,6 +293,6 @@ def test_the_list_in_any_light_and_on_a_phone(runs: Visitor) -> None:
     runs.see("document.documentElement.scrollWidth <= 390")
     runs.see("document.querySelector('.scroller').scrollWidth <= 390")
     runs.see("document.querySelectorAll('tbody .goodput [role=img]').length === 3")
-    runs.see("[...document.querySelectorAll('tbody tr')].every(e => e.offsetHeight <= 47)")
+    runs.see("[...document.querySelectorAll('tbody tr')].every(e => e.offsetHeight <= 67)")
     assert "359 of 400 · loss 1.836" in runs.texts("tbody tr")[1]
     runs.check_accessible()

@@ -77,6 +77,11 @@ def test_names_can_be_read_on_a_phone(page: Visitor) -> None:
         width = "document.querySelector('th:nth-child(2)').getBoundingClientRect().width"
         page.see(f"{width} > 120")
     page.go()
+    page.sees("sweep-resnet50-lr-003-seed-0", "tbody")
+    clipped = (
+        "[...document.querySelectorAll('.name a')].some(e => e.scrollHeight > e.clientHeight + 1)"
+    )
+    page.see(f"!{clipped}")
     page.see("document.querySelector('.scroller').scrollHeight > 2000")
     page.page.evaluate("document.querySelector('.scroller').scrollTo(0, 1200), 0")
     page.see("document.querySelectorAll('tbody tr[aria-hidden]').length === 2")
@@ -98,3 +103,11 @@ def test_an_agent_that_ended_is_no_trouble(page: Visitor) -> None:
     page.sees("1 agent ended in order", "[aria-labelledby=nodes-title]")
     assert page.texts("[aria-labelledby=nodes-title] tbody tr")[0].startswith("node-1\t■ ended")
     page.see("!document.querySelector('[aria-labelledby=nodes-title] .bad')")
+
+
+def test_a_wrong_name_leads_to_the_run_that_is_meant(page: Visitor) -> None:
+    page.meant = "404"
+    page.go("run/whisper-kiled")
+    page.sees("did you mean 'whisper-killed'?", ".problem")
+    page.click_text("whisper-killed", ".problem a")
+    page.sees("whisper-killed", "h1")

@@ -17,7 +17,7 @@ from tests.integration.processes import end
 
 PROGRAM = """
 import runwatch
-for name in ("line", "line-of-another-day"):
+for name in ("line", "line-of-another-day", "team/x"):
     with runwatch.init(name, group="tests", config={"lr": 0.1}) as run:
         run.log(warm_up_seconds=0.5)  # no step yet: as the metrics of devices have none
         for step, x in run.steps(range(20)):

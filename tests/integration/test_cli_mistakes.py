@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -83,6 +87,40 @@ def test_a_metric_without_steps_is_drawn_over_time(ask: Asked) -> None:
         ("warm_up_seconds", "time"),
         ("loss", "step"),
     }
+
+
+def test_a_name_with_a_slash_is_a_name(ask: Asked) -> None:
+    """The API's paths have no place for it."""
+    for command in ("show", "goodput", "stacks --history", "profiles", "export", "logs"):
+        done = ask(*command.split(), "team/x", code=None)
+        assert "there is no run" not in done.stderr, done
+    assert "did you mean 'team/x'?" in ask("show", "team/y", code=1).stderr
+    deleted = json.loads(ask("delete", "team/x", "--yes", "--json").stdout)["deleted"]
+    assert [each["name"] for each in deleted] == ["team/x"]
+    ask("restore", deleted[0]["run"])
+
+
+def test_what_is_no_head_is_told_without_its_bytes(ask: Asked, tmp_path: Path) -> None:
+    other = socket.create_server(("127.0.0.1", 0))
+
+    def answer() -> None:
+        with contextlib.suppress(OSError):  # it is shut down
+            while True:
+                connection, _ = other.accept()
+                with connection:
+                    connection.sendall(b"\x00\x00\x1e\x04\x00SETTINGS\r\n")
+
+    answering = threading.Thread(target=answer)
+    answering.start()
+    try:
+        address = f"http://127.0.0.1:{other.getsockname()[1]}"
+        done = Asked(tmp_path)("runs", "--head", address, code=1)
+    finally:
+        other.shutdown(socket.SHUT_RDWR)
+        answering.join()
+        other.close()
+    assert "what answers there is no page; it may be the head's port for agents" in done.stderr
+    assert "SETTINGS" not in done.stderr
 
 
 def test_a_list_without_runs_says_which_runs(ask: Asked) -> None:

@@ -163,6 +163,12 @@ def test_a_name_of_several_runs_is_refused_with_their_ids(client: TestClient) ->
     assert get(client, "runs/run-4")["name"] == "twin"
 
 
+def test_a_name_that_is_not_known_is_refused_with_what_may_be_meant(client: TestClient) -> None:
+    wrong = error(client.get("/api/v1/runs/lama"))
+    assert (wrong["code"], wrong["choices"]) == ("not_found", ["run-1"])
+    assert "choices" not in error(client.get("/api/v1/runs/quite-another"))
+
+
 def test_configs_are_merged_and_made_plain(client: TestClient) -> None:
     assert get(client, "runs/bert/configs") == {
         "run": "run-2",
@@ -204,7 +210,6 @@ def test_curves_by_time_share_buckets_and_mark_what_is_not_finite(client: TestCl
 
 
 def test_curves_of_nothing_are_no_curves(client: TestClient) -> None:
-    assert get(client, "runs/bert/curves", metric="nothing")["curves"] == []
     empty = {"metric": "loss", "start": 5, "end": 5}
     assert get(client, "runs/bert/curves", **empty)["curves"] == []
 
@@ -329,6 +334,14 @@ LONG = "x" * 10_000
         ("runs/" + LONG, 400, "10000 characters"),
         ("runs/", 404, "nothing at"),
         ("nowhere", 404, "openapi.json"),
+        ("runs/brt", 404, "'brt': did you mean 'bert'? /api/v1/runs"),
+        ("runs/run-22", 404, "did you mean 'run-2'"),
+        ("runs/bert/curves?metric=los", 404, "no metric 'los': did you mean 'loss'?"),
+        ("runs/bert/curves?metric=loss&metric=nothing", 404, "no metric 'nothing'; /api/v1/runs/"),
+        ("runs/bert/latest?metric=los", 404, "did you mean 'loss'?"),
+        ("runs/bert/export?metric=los", 404, "did you mean 'loss'?"),
+        ("runs/llama/curves?metric=loss&rank=0&rank=99", 404, "no rank 99; it has ranks 0, 1"),
+        ("runs/llama/latest?rank=7&rank=8", 404, "no ranks 7, 8; it has"),
     ],
 )
 def test_bad_requests_say_what_is_wrong(

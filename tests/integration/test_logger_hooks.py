@@ -137,7 +137,7 @@ def test_wandb_has_what_it_had_and_so_have_we(both: tuple[Path, Path, Story]) ->
 
 def test_a_name_belongs_to_the_logger_that_tells_it_first(both: tuple[Path, Path, Story]) -> None:
     assert 9.0 not in both[2].values("loss")
-    assert both[2].warnings["loss by tensorboard too"] == 3
+    assert both[2].warnings["told by tensorboard too"] == 3
 
 
 def test_mlflow_has_what_it_had_and_so_have_we(both: tuple[Path, Path, Story]) -> None:

@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "status": "check the head, the agent and the disk; list what needs attention",
     "runs": "list runs",
     "show": "show one run: state, ranks, a chart; follows it live",
+    "logs": "show what a run said: lines of its console, exceptions; follows it live",
     "goodput": "show where a run's time went, and what disruptions cost",
     "session": "name a period of time; export what every device did in it",
     "devices": "list every accelerator of every node; those with trouble come first",
@@ -40,6 +41,15 @@ COMMANDS: Final = {
     "config": "show every setting and where its value comes from",
 }
 
+EXITS: Final = """\
+example:
+  runwatch exec -- python train.py
+  runwatch runs
+  runwatch COMMAND --help
+
+exit codes: 0 it did what it was asked; 1 it could not, or something needs attention; 2 the command
+is wrong.  `exec` exits as its command does.
+"""
 DRAWING: Final = ("rich", "plotext")
 TIMES: Final = ("--since", "--until", "--exclude")
 """Options whose value may start with a minus sign."""
@@ -52,7 +62,7 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 def parser(chosen: str | None) -> argparse.ArgumentParser:
     """Only the chosen command's module is loaded: `agent` must not need what `head` needs."""
-    top = Parser("runwatch", description=__doc__, formatter_class=_Help)
+    top = Parser("runwatch", description=__doc__, formatter_class=_Help, epilog=EXITS)
     top.add_argument("--version", action="version", version=f"runwatch {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, line in COMMANDS.items():

@@ -1,4 +1,4 @@
-"""A metric or a rank that does not exist is an error, not an empty answer."""
+"""Names in a question: a metric or a rank that does not exist is an error, not an empty answer."""
 
 from __future__ import annotations
 
@@ -11,6 +11,21 @@ from runwatch.errors import NotFound
 
 MOST_NAMED: Final = 20
 _PAGE: Final = 10_000
+
+
+def key_of(head: Source, name: str) -> str:
+    """What the API knows a run by.  A path has no place for a slash: `team/x` goes by its id."""
+    if "/" not in name:
+        return name
+    runs = head.get("/runs", limit=_PAGE)["runs"]
+    ids = [run["run"] for run in runs if run["name"] == name]
+    if len(ids) == 1:
+        return str(ids[0])
+    if ids:
+        few = ", ".join(ids[:MOST_NAMED])
+        raise NotFound(f"{len(ids)} runs are called {name!r}: name one by its id: {few}")
+    guess = meant(name, {run["name"] for run in runs}) or ";"
+    raise NotFound(f"there is no run {name[:80]!r} in {head.name}{guess} `runwatch runs` lists all")
 
 
 def check_metrics(head: Source, run: Mapping[str, Any], metrics: Sequence[str]) -> None:

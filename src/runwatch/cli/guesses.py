@@ -1,48 +1,16 @@
-"""What somebody may have meant who wrote a name that does not exist."""
+"""Says what somebody may have meant who wrote a wrong option, command or value."""
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, NoReturn
 
-MOST: Final = 3
-LIKE: Final = 0.6
-"""How alike two names must be; 1 is the same."""
-CLOSE: Final = 0.15
-"""Only those are named that are nearly as alike as the best."""
+from runwatch.likeness import meant as meant
+
 _UNKNOWN: Final = "unrecognized arguments: "
 _CHOICE: Final = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)$", re.DOTALL)
-
-
-def meant(wrong: str, known: Iterable[str]) -> str:
-    """`: did you mean 'loss'?`, or nothing."""
-    near = _near(wrong, known)
-    return f": did you mean {_either(near)}?" if near else ""
-
-
-def _near(wrong: str, known: Iterable[str]) -> list[str]:
-    from difflib import SequenceMatcher  # only who made a mistake waits for it
-
-    matcher = SequenceMatcher(b=wrong.casefold())
-    likeness: dict[str, float] = {}
-    for name in known:
-        folded = name.casefold()
-        matcher.set_seq1(folded)
-        if matcher.real_quick_ratio() < LIKE and not folded.startswith(wrong.casefold()):
-            continue
-        # The beginning of a name is as good as a letter that is wrong.
-        begins = bool(wrong) and folded.startswith(wrong.casefold())
-        likeness[name] = max(matcher.ratio(), 0.9 if begins else 0.0)
-    best = sorted(likeness, key=lambda name: (-likeness[name], name))
-    least = max(LIKE, max(likeness.values(), default=0.0) - CLOSE)
-    return [name for name in best if likeness[name] >= least][:MOST]
-
-
-def _either(names: list[str]) -> str:
-    *most, last = [repr(name) for name in names]
-    return f"{', '.join(most)} or {last}" if most else last
 
 
 class Parser(argparse.ArgumentParser):

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
+
+from runwatch.address import Listening
 
 
 def token_options(parser: argparse.ArgumentParser) -> None:
@@ -17,3 +20,15 @@ def token_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--token", help="the token itself; every user of this machine can see it in `ps`"
     )
+
+
+def json_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--json", action="store_true", help="when it is ready, print its addresses as JSON"
+    )
+
+
+def print_ready(at: Listening, **more: str) -> None:
+    """One line, for programs that start a head and wait for it."""
+    fields = {"url": at.http, "link": at.link, "grpc": at.grpc, "token": at.token, "pid": at.pid}
+    print(json.dumps(fields | more), flush=True)

@@ -31,7 +31,8 @@ class LocalSource(Asking):
         self.name = str(root)
         self._raw = raw
         self._lasts = os.access(root, os.W_OK) and not (in_memory or bare)
-        self._head = LocalHead(root, in_memory=in_memory, bare=bare)
+        with progress(f"opening {self.name}"):
+            self._head = LocalHead(root, in_memory=in_memory, bare=bare)
         self._head.ingest.keeps_house = False
         self._loop = asyncio.new_event_loop()
         self._exchange: Exchange | None = None

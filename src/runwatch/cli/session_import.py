@@ -14,6 +14,7 @@ from runwatch.agent.old_buffers import Written, write
 from runwatch.cli import source
 from runwatch.cli.local_source import LocalSource
 from runwatch.cli.pictures import tables
+from runwatch.cli.pictures.progress import progress
 from runwatch.errors import UsageError
 from runwatch.settings import runwatch_dir, token_of
 from runwatch.ship.finding import find
@@ -28,7 +29,8 @@ def run(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="runwatch-") as place:
         written = write(Path(place), updates)
         if written:
-            _deliver(Path(place), written, arguments)
+            with progress("storing the samples"):
+                _deliver(Path(place), written, arguments)
     if arguments.json:
         tables.print_json({"imported": [_plain(each) for each in written]})
     else:

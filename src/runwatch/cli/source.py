@@ -104,7 +104,7 @@ def _choose(arguments: argparse.Namespace, only_goodput: bool) -> Source:
         there = f" (programs that could not record there used {other})" if other.is_dir() else ""
         raise NotFound(
             f"there is no Runwatch directory {root}{there}; name one with --dir, or record a run "
-            "first (`runwatch demo` makes one)"
+            "first: `runwatch exec -- COMMAND`"
         )
     check_open(root)
     if moved := told_of(root):
@@ -353,6 +353,8 @@ class RemoteSource(Asking):
                 yield from self._ask(target, body, method)
                 return
             reason = getattr(error, "reason", error)
+            if isinstance(error, HTTPException) and not isinstance(error, OSError):
+                reason = "what answers there is no page; it may be the head's port for agents"
             raise HeadUnreachable(
                 f"no answer from the head at {self.name}: {reason}. Is it up? (`runwatch head`)"
             ) from error

@@ -44,12 +44,14 @@ PROGRAM: Final = (
     Variable("RUNWATCH_STACKS", "on", "off: no stacks of this program are taken"),
     Variable("RUNWATCH_STACKS_DIR", "/tmp/debugging", "where `diagnose` writes stacks"),  # noqa: S108
     Variable("RUNWATCH_QUIET", "", "1: no line about where to look"),
+    Variable("RUNWATCH_CONSOLE", "", "1: what the program prints is recorded, as by console=True"),
     Variable("RUNWATCH_LOCALS", "", "1: a recorded exception holds its local variables"),
     Variable("RUNWATCH_MASK", "", "more names whose values are kept secret: pin,acme_*"),
     Variable("RUNWATCH_MAPPED", "on", "off: journals are written by calls, not through a map"),
     Variable("RUNWATCH_SEGMENT_BYTES", str(DEFAULT_SEGMENT_BYTES), "size of a journal's files"),
     Variable("RUNWATCH_JOURNAL_BYTES", str(DEFAULT_BUDGET_BYTES), "disk for one process's journal"),
     Variable("RUNWATCH_EXEC", "", "set by `runwatch exec` for what it starts: its socket"),
+    Variable("RUNWATCH_EXEC_RANK", "", "set by `runwatch exec`: whose output goes its own way"),
     Variable("RUNWATCH_GOODPUT_ACCOUNT", "", "1: the goodput drop-in also uploads our own account"),
     Variable("RUNWATCH_XPROF_ADDRESS", "127.0.0.1", "where the mldiagnostics drop-in listens"),
 )

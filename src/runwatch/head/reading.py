@@ -14,12 +14,13 @@ from typing import Final
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import NotFound
 from runwatch.head.tails import Tails
+from runwatch.likeness import either, near
 from runwatch.record import JournalId, RunId
-from runwatch.record.life import Fork, RunEnd, RunStart
+from runwatch.record.life import Fork, Joined, RunEnd, RunStart
 from runwatch.record.losses import JournalAside
 from runwatch.record.node import JobQueued, ProcessExit
 from runwatch.record.stacks import Incident
-from runwatch.rows import EventRow, Latest, SeriesRow
+from runwatch.rows import EventRow, Latest, ProcessRow, SeriesRow
 from runwatch.store.asking import heeded
 from runwatch.store.store import OF_EACH, Store
 from runwatch.views.attempts import attempts
@@ -44,6 +45,7 @@ MOST_ASIDE: Final = 1_000
 INCIDENT_SECONDS: Final = 3600.0
 PARTAKERS: Final = ("process", "launcher")
 """The roles that make a run one."""
+LONGEST_GUESSED: Final = 200
 FEW_RUNS: Final = 200
 """Up to this many runs, asking for the series of each is quicker than asking for all series."""
 
@@ -55,6 +57,17 @@ class Ambiguous(NotFound):
         self.choices = list(choices)
         super().__init__(
             f"{len(choices)} runs are named {name!r}; ask for one by its id: {', '.join(choices)}"
+        )
+
+
+class Unknown(NotFound):
+    """No run has the name; `choices` are the ids of runs that may be meant."""
+
+    def __init__(self, name: str, near: Mapping[str, str]) -> None:
+        self.choices = list(dict.fromkeys(near.values()))
+        guess = f": did you mean {either(list(near))}?" if near else ";"
+        super().__init__(
+            f"there is no run with id or name {_short(name)}{guess} /api/v1/runs lists all"
         )
 
 
@@ -137,7 +150,11 @@ class Reading:
         child is known yet, or what an agent told."""
         of_id = self.store.processes(RunId(key)) if key and (sees is None or sees(key)) else ()
         if any(row.role in PARTAKERS for row in of_id):
-            return RunId(key)
+            heir = self._heir(RunId(key), of_id)
+            if heir is None:
+                return RunId(key)
+            if self.store.processes(heir) and (sees is None or sees(heir)):
+                return heir
         named = {
             row.run: row.start_ns
             for row in self.store.processes()
@@ -145,11 +162,35 @@ class Reading:
         }
         if sees is not None:
             named = {run: start_ns for run, start_ns in named.items() if sees(run)}
+        named = {run: start_ns for run, start_ns in named.items() if self._heir(run) is None}
         if len(named) > 1:
             raise Ambiguous(key, sorted(named, key=lambda run: -named[run])[:20])
         if not named:
-            raise NotFound(f"there is no run with id or name {_short(key)}; /api/v1/runs lists all")
+            raise Unknown(key, self._near(key, sees))
         return next(iter(named))
+
+    def _near(self, key: str, sees: Callable[[str], bool] | None) -> dict[str, str]:
+        """Names and ids that are like this one, each with the run's id; as the caller may see."""
+        known: dict[str, str] = {}
+        for row in self.store.processes():
+            if row.run and row.role in PARTAKERS:
+                known.setdefault(row.run, row.run)
+                known.setdefault(row.run_name or row.run, row.run)
+        found = near(
+            key[:LONGEST_GUESSED], [n for n, run in known.items() if not sees or sees(run)]
+        )
+        return {name: known[name] for name in found}
+
+    def _heir(self, run: RunId, rows: Sequence[ProcessRow] | None = None) -> RunId | None:
+        """The run that all processes of this one went over to."""
+        told = self.store.events(run, kinds=[Joined.KIND], of_each=OF_EACH)
+        if not told:
+            return None
+        rows = self.store.processes(run) if rows is None else rows
+        left = {event.journal: Joined.of(event.body).run for event in told}
+        if any(row.role in PARTAKERS and row.journal not in left for row in rows):
+            return None
+        return RunId(next(reversed(left.values())))
 
     def project(self, run: str) -> str:
         """The run's group; empty if it has none, or if there is no such run."""
@@ -247,7 +288,7 @@ class Reading:
     def _life(self, run: RunId | None, about: Sequence[JournalId] | None) -> list[EventRow]:
         """What processes said of themselves, and what agents (under no run) said of them."""
         events = self.store.events(
-            run, kinds=[RunStart.KIND, RunEnd.KIND, Fork.KIND], of_each=OF_EACH
+            run, kinds=[RunStart.KIND, RunEnd.KIND, Fork.KIND, Joined.KIND], of_each=OF_EACH
         )
         others = [ProcessExit.KIND, JobQueued.KIND]
         return events + self.store.events(None, kinds=others, about=about, of_each=OF_EACH)

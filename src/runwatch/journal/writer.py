@@ -380,7 +380,7 @@ class JournalWriter:
 
     def scope(self, run: RunScope) -> int:
         """`run`, `series` and `span_name` assign ids here; the argument's own id is ignored."""
-        number = self._define(("run", run.run, run.rank), run)
+        number = self._define(("run", run.run, run.rank, run.group), run)
         if self.origin.role != "agent":  # an agent's scopes are runs of other processes
             self._own_scope = number
         return number

@@ -19,5 +19,5 @@ class Ended(NamedTuple):
     @property
     def reason(self) -> str | None:
         if self.signal:
-            return f"the command was killed by {self.signal}"
-        return f"the command ended with exit code {self.code}" if self.code else None
+            return f"killed by {self.signal}"
+        return f"exit code {self.code}" if self.code else None

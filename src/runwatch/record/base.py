@@ -44,7 +44,7 @@ class Origin:
     host: str
     pid: int
     start_ns: int
-    """Wall clock when the journal was opened."""
+    """Wall clock when the journal was opened, or when what it tells began."""
     boot: str = ""
     """The kernel's boot id; with the pid it tells whether the process can still be alive."""
     process_start_ticks: int = 0

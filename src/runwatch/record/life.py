@@ -105,8 +105,8 @@ class Fork(Message):
 
 @dataclass(frozen=True, slots=True)
 class Joined(Message):
-    """The command that `runwatch exec` runs turned out to belong to another run: its records go on
-    there, and those so far are told there again."""
+    """The process turned out to belong to another run: its records go on there, and those so far
+    are told there again.  `runwatch exec` learns the name from the command that it runs."""
 
     KIND: ClassVar[str] = "joined"
 

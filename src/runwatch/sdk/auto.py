@@ -17,6 +17,8 @@ from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.sdk.hooks import AUTO_HOOKS, HOOKS
+from runwatch.sdk.kineto import look_for_daemon
+from runwatch.sdk.own_frames import leave_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -77,6 +79,8 @@ class Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        if name == "torch":
+            look_for_daemon()
         # Another that lets the others find it may come back to us.
         if name not in self._names or getattr(self._looking, "name", "") == name:
             return None
@@ -164,7 +168,8 @@ class _Uncaught:
         run = _begin_run() if fails and not is_launcher() else None
         if run is not None:
             run._on_exception(error)
-        self._shown_by(kind, error, traceback)
+        leave_out(error)
+        self._shown_by(kind, error, error.__traceback__)
 
 
 def is_launcher() -> bool:

@@ -12,10 +12,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 from runwatch._version import __version__
-from runwatch.sdk.identity import queued_at_ns
+from runwatch.record.life import RunStart
+from runwatch.sdk.guard import attempt
+from runwatch.sdk.identity import Identity, queued_at_ns
+from runwatch.sdk.values import masking
 from runwatch.sdk.values.plain import Json, text
 
 FRAMEWORKS: Final = (
@@ -30,6 +33,25 @@ _VARIABLES: Final = (
 )  # fmt: skip
 _USERS: Final = ("RUNWATCH_USER", "SLURM_JOB_USER", "LOGNAME", "USER", "LNAME", "USERNAME")
 _PREFIXES: Final = ("NCCL_", "TORCH_NCCL_", "FI_", "UCX_")
+
+
+def run_start(identity: Identity, group: str) -> RunStart:
+    """What a process says of itself when it begins its part in a run."""
+    return RunStart(
+        run=identity.run,
+        name=identity.name,
+        group=group,
+        rank=identity.rank,
+        local_rank=identity.local_rank,
+        world_size=identity.world_size,
+        attempt_key=identity.attempt_key,
+        orchestrator=identity.orchestrator,
+        argv=tuple(masking.command_line(text(word) for word in sys.argv)),
+        cwd=text(working_directory()),
+        python=sys.version.split()[0],
+        executable=text(sys.executable or ""),
+        **attempt("find out whose run it is", dict[str, Any](), circumstances),
+    )
 
 
 def imported(modules: Mapping[str, ModuleType] = sys.modules) -> tuple[str, ...]:

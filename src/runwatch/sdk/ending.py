@@ -17,6 +17,7 @@ from typing import Any
 
 from runwatch.record.life import RunEnd
 from runwatch.sdk.guard import text_of
+from runwatch.sdk.own_frames import leave_out
 from runwatch.sdk.values import masking
 from runwatch.sdk.values.plain import MAX_TEXT, text
 
@@ -69,12 +70,19 @@ class EndWatch:
     ) -> None:
         if self._active and not _interactive():
             self._on_exception(error)
+            leave_out(error)
+            traceback = error.__traceback__
         self._previous(kind, error, traceback)
 
     def _threads_excepthook(self, args: threading.ExceptHookArgs) -> None:
         if self._active and args.exc_value is not None:
             name = args.thread.name if args.thread is not None else ""
             self._on_thread(args.exc_value, name)
+            leave_out(args.exc_value)
+            error = args.exc_value
+            args = threading.ExceptHookArgs(
+                (args.exc_type, error, error.__traceback__, args.thread)
+            )
         self._threads_previous(args)
 
     def _at_exit(self) -> None:

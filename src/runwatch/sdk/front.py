@@ -12,6 +12,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from runwatch.record import RunId
+from runwatch.record.life import Joined
 from runwatch.sdk import auto as automatic
 from runwatch.sdk import launch
 from runwatch.sdk.guard import attempt, front, guarded, tally, text_of
@@ -19,10 +20,11 @@ from runwatch.sdk.identity import Identity, identify, slug
 from runwatch.sdk.run import Run
 from runwatch.sdk.step import Spanning
 from runwatch.sdk.step import data as step_data
+from runwatch.sdk.stepping import OpenSpan
 from runwatch.sdk.values.config import ConfigDict
 from runwatch.sdk.values.intake import Waiting
 from runwatch.sdk.values.numbers import step_number
-from runwatch.sdk.values.plain import config_values
+from runwatch.sdk.values.plain import config_values, text
 
 if TYPE_CHECKING:  # a training process does not load the views
     from runwatch.sdk.wandb_like.start import Asked
@@ -74,8 +76,6 @@ def init(
 
     wandb's arguments are understood too (`sdk/wandb_like/start.py`): `project` is the group.
     """
-    if auto:
-        automatic.begin(stays=False)
     given = {"name": name, "group": group, "config": config, "id": id, "dir": dir}
     asked = _asked_as_wandb(given, others, sys._getframe(1))
     if asked is not None:
@@ -83,6 +83,8 @@ def init(
     kind: type[Run] = Run if asked is None else asked.kind
 
     def make(identity: Identity) -> Run:
+        if auto:
+            automatic.begin(stays=False)
         return kind(
             identity,
             group=group,
@@ -98,7 +100,7 @@ def init(
     if asked is None:
         run = begin(identity, make, values, Run)
     else:
-        run = begin(asked.numbered(identity, current_run()), make, values, kind)
+        run = begin(asked.numbered(identity, current_run()), make, values, kind, asked.adoption)
         asked.tell(run)
     _listen(run, console)
     return run
@@ -135,24 +137,35 @@ def begin(
     make: Callable[[Identity], AnyRun],
     config: Mapping[str, Any],
     kind: type[AnyRun],
+    adopt: Callable[[Run], AnyRun] | None = None,
 ) -> AnyRun:
-    """Make it the current run, or return the current run if that is the same one."""
+    """Make it the current run, or return the one of its name that is going on.
+
+    A process has one run of a name, however many libraries ask for it.  `adopt` turns one that a
+    library of another kind began into one of this kind.
+    """
     with _state.lock:
-        current = current_run()
-        if current is not None and not current._is_child:
-            if current._identity.name == identity.name and isinstance(current, kind):
-                tally.count("init again", f"run {identity.name!r} is going on: init() returns it")
-                if config:
-                    current.config.update(config)
-                return current
+        current = _current_of_process()
+        if current is not None and current._identity.name != identity.name:
             current.finish()
-        begun = _state.begun.pop(identity.name, None)
-        if begun is not None and not begun._finished and isinstance(begun, kind):
-            run = begun
-            run.config.update({**_state.config, **config})
-        else:
+            current = None
+        known = current or _offered(identity)
+        run: AnyRun | None = None
+        if isinstance(known, kind):
+            run = known
+        elif known is not None and adopt is not None:
+            run = adopt(known)
+        elif known is not None:
+            known.finish()
+        if run is None:
             run = make(_distinct(identity))
             run._start({**_state.config, **config})
+        else:
+            if current is not None:
+                tally.count("init again", f"run {identity.name!r} is going on: init() returns it")
+            _state.ids.setdefault(run.id, identity.name)
+            if _state.config or config:
+                run.config.update({**_state.config, **config})
         _state.run = run
         _state.config = ConfigDict()
         tally.listener = run._report
@@ -161,9 +174,53 @@ def begin(
         return run
 
 
+def _current_of_process() -> Run | None:
+    current = current_run()
+    return None if current is None or current._is_child else current
+
+
 def offer(run: Run) -> None:
     """A run that is not the current one; `init` with its name makes it current."""
-    _state.begun[run.name] = run
+    _state.begun[run._identity.name] = run
+
+
+def _offered(identity: Identity) -> Run | None:
+    """The run of that name that was offered.  If it has another id, the process leaves it: other
+    ranks, whose libraries offered none, are in the run with this id."""
+    run = _state.begun.pop(identity.name, None)
+    if run is None or run._finished:
+        return None
+    if run.id == identity.run:
+        return run
+    _leave(run, _distinct(identity).run)
+    return None
+
+
+@guarded("go over to another run")
+def _leave(run: Run, other: RunId) -> None:
+    """The process's part is in the other run from now on."""
+    run._left_for = other
+    writer = run._open()
+    if writer is not None:
+        writer.tell(Joined(other), scope=run._scope)
+    run.finish()
+
+
+def taken_over(run: Run, kind: type[AnyRun]) -> AnyRun:
+    """The run, which another library began in this process, with what this kind has beside."""
+    parts = (kind,) if type(run) in kind.__mro__ else (kind, type(run))
+    run.__class__ = kind if len(parts) == 1 else type(kind.__name__, parts, {})
+    assert isinstance(run, kind)
+    return run
+
+
+def told_again(run: Run, group: str) -> None:
+    """The run has become one of another kind, which may name a group and more details."""
+    run.group = run.group or text(text_of(group))[:200]
+    writer = run._open()
+    if writer is not None:
+        run._scope = writer.scope(run._part)
+        run._tell_start(writer)
 
 
 @guarded("deliver what was recorded before the run")
@@ -211,6 +268,26 @@ def step(number: int) -> AbstractContextManager[None]:
     """`Run.step` of the current run."""
     run = _run_or_warn()
     return nullcontext() if run is None else run.step(number)
+
+
+def begin_step(number: int | None = None) -> None:
+    """`Run.begin_step` of the current run."""
+    run = _run_or_warn()
+    if run is not None:
+        run.begin_step(number)
+
+
+def end_step() -> None:
+    """`Run.end_step` of the current run."""
+    run = _run_or_warn()
+    if run is not None:
+        run.end_step()
+
+
+def begin_span(name: Kind | str, *, useful: bool = False) -> OpenSpan:
+    """`Run.begin_span` of the current run."""
+    run = _run_or_warn()
+    return OpenSpan(None) if run is None else run.begin_span(name, useful=useful)
 
 
 def data(items: Iterable[T]) -> Iterable[T]:

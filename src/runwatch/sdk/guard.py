@@ -70,18 +70,22 @@ class Tally:
 tally = Tally()
 
 
-def failed(where: str, error: Exception) -> None:
+def failed(where: str, error: Exception, *, quiet: bool = False) -> None:
     """Count a failure of ours and log it once.  A user's interruption is raised again."""
     let_pass(error)
     try:
         kind = f"{where}: {type(error).__name__}"
-        tally.count(kind, f"runwatch could not {where}: {type(error).__name__}: {error}")
+        message = f"runwatch could not {where}: {type(error).__name__}: {error}"
+        tally.count(kind, message, quiet=quiet)
     except Exception as another:
         let_pass(another)  # a log handler or a __str__ raised: ignored
 
 
-def guarded(where: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """For calls from the user's program that are not hot; `where` completes "could not …"."""
+def guarded(where: str, *, quiet: bool = False) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """For calls from the user's program that are not hot; `where` completes "could not …".
+
+    `quiet`: the program did not ask for it, so a failure is counted and not logged.
+    """
 
     def wrap(function: Callable[P, None]) -> Callable[P, None]:
         @wraps(function)
@@ -89,19 +93,19 @@ def guarded(where: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
             try:
                 function(*args, **kwargs)
             except Exception as error:
-                failed(where, error)
+                failed(where, error, quiet=quiet)
 
         return call
 
     return wrap
 
 
-def attempt(where: str, default: T, function: Callable[[], T]) -> T:
+def attempt(where: str, default: T, function: Callable[[], T], *, quiet: bool = False) -> T:
     """What `function` returns, or `default` if it fails."""
     try:
         return function()
     except Exception as error:
-        failed(where, error)
+        failed(where, error, quiet=quiet)
         return default
 
 

@@ -27,22 +27,26 @@ def open_journal(
     on_keep: Callable[[], None],
     *,
     role: Role = "process",
+    since_ns: int | None = None,
     environment: Mapping[str, str] = os.environ,
     clock: Clock = system_clock,
 ) -> JournalWriter | None:
-    """A new journal in the first directory that takes one; None (counted) if none does."""
+    """A new journal in the first directory that takes one; None (counted) if none does.
+
+    `since_ns` (monotonic): the process's part in the run began then; None: now.
+    """
     configured = directory or environment.get("RUNWATCH_DIR") or "~/.runwatch"
     named = attempt("read which head is named", None, lambda: named_head(environment, configured))
     heads = heads_note.note(heads_note.Destination([named])) if named is not None else b""
     try:
-        return _open(absolute(configured), on_keep, role, environment, clock, heads)
+        return _open(absolute(configured), on_keep, role, since_ns, environment, clock, heads)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         let_pass(error)
         first = error
     fallback = fallback_place(environment)
     try:
         _claim_private(fallback)
-        writer = _open(fallback, on_keep, role, environment, clock, heads)
+        writer = _open(fallback, on_keep, role, since_ns, environment, clock, heads)
     except OSError as second:
         let_pass(second)
         tally.count(
@@ -73,16 +77,18 @@ def _open(
     root: Path,
     on_keep: Callable[[], None],
     role: Role,
+    since_ns: int | None,
     environment: Mapping[str, str],
     clock: Clock,
     heads: bytes,
 ) -> JournalWriter:
     host, pid, now = this_host(), os.getpid(), clock.wall_ns()
+    late_ns = 0 if since_ns is None else max(clock.mono_ns() - since_ns, 0)
     origin = Origin(
         journal=new_journal_id(host, pid, now, os.urandom(4).hex()),
         host=host,
         pid=pid,
-        start_ns=now,
+        start_ns=now - late_ns,
         boot=boot_id(),
         process_start_ticks=start_ticks(pid) or 0,
         role=role,

@@ -5,45 +5,37 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from runwatch.clock import Clock, system_clock
 from runwatch.journal.liveness import this_host
 from runwatch.journal.writer import JournalWriter
-from runwatch.record import NO_STEP, Role, RunScope
-from runwatch.record.life import Config, Fork, LogText, RunEnd, RunStart, SdkWarning
+from runwatch.record import NO_STEP, Role, RunId, RunScope
+from runwatch.record.life import Config, Fork, LogText, RunEnd, SdkWarning
 from runwatch.sdk import collect, farewell, launch, launched
 from runwatch.sdk.console import tracebacks
 from runwatch.sdk.console.unheard import Unheard
 from runwatch.sdk.ending import EndWatch, cleaned, describe, when_worker_ends
 from runwatch.sdk.faults import mind_faults, unwatch_faults, watch_faults
-from runwatch.sdk.guard import attempt, guarded, tally, text_of
+from runwatch.sdk.guard import guarded, tally, text_of
 from runwatch.sdk.hooks.install import hooks_of
 from runwatch.sdk.identity import Identity
-from runwatch.sdk.kinds import DATA_LOADING, USEFUL
 from runwatch.sdk.place import Shown, open_journal
-from runwatch.sdk.quick import any_step, steps
 from runwatch.sdk.step import (
     DATA_WAIT_SECONDS,
     DEVICE_LAG_SECONDS,
     STEP_SECONDS,
-    DataWait,
-    Span,
-    Step,
-    data,
 )
+from runwatch.sdk.stepping import Stepping
 from runwatch.sdk.values import masking
 from runwatch.sdk.values.config import ConfigDict
-from runwatch.sdk.values.intake import Intake
 from runwatch.sdk.values.numbers import (
     PerDevice,
     Reading,
     Text,
     Unrecordable,
-    metric_name,
-    step_number,
 )
 from runwatch.sdk.values.pending import Collector, Logged, is_pending
 from runwatch.sdk.values.plain import mapping, plain, text
@@ -52,9 +44,6 @@ from runwatch.sdk.values.units import UNITS
 if TYPE_CHECKING:
     from runwatch.sdk.control import Control
     from runwatch.sdk.profiling.profiling import Profiler, ProgramProfile
-    from runwatch.views.goodput.classes import Kind
-
-T = TypeVar("T")
 
 STATUSES: Final = ("completed", "failed", "killed")
 DRAIN_SECONDS: Final = 0.5
@@ -69,7 +58,7 @@ _UNITS: Final[Mapping[str, str]] = {
 }
 
 
-class Run(Intake, Shown):
+class Run(Stepping, Shown):
     """Made by `runwatch.init`.  Nothing here raises into the program or waits for anything.
 
     There is one run object per process: a copy, however deep, is the same object.  It can be
@@ -79,6 +68,8 @@ class Run(Intake, Shown):
     """
 
     _profiler: Profiler | None = None
+    _left_for: RunId | None = None
+    """The run that this process's part went over to."""
 
     def __init__(
         self,
@@ -142,39 +133,7 @@ class Run(Intake, Shown):
 
         return unpickled, (self._identity, public_part(self))
 
-    def _itself(self) -> Run:
-        return self
-
     # ── what a program calls ──────────────────────────────────────────────────────────────────
-
-    def steps(self, items: Iterable[T], *, start: int = 0) -> Iterator[tuple[int, T]]:
-        """Iterate a loader: yields (step, item) and records each step and each wait for data."""
-        return steps(self, items, attempt("number a step", None, lambda: step_number(start)) or 0)
-
-    def step(self, number: int) -> Step:
-        """`with run.step(7):` for loops that `steps` does not fit."""
-        if type(number) is int:
-            quick = self._quick
-            if quick is not None and quick.idle and self._at_step is None:
-                quick.idle = False  # no call since the check: no other thread can have taken it
-                quick._number = number
-                return quick
-        return any_step(self, number)
-
-    def data(self, items: Iterable[T]) -> Iterable[T]:
-        """The loader `items`, with each wait for an item recorded; for loops that use `step`."""
-        return data(self._itself, items)
-
-    def span(self, name: Kind | str, *, useful: bool = False) -> Span:
-        """`with run.span("checkpoint_save"):` or `@run.span(…)`: records begin and end.
-
-        `useful`: the run's real work happens here, though not in steps (`rollout`); the time counts
-        as productive.
-        """
-        clean = attempt("name a span", None, lambda: metric_name(name)) or "span"
-        if useful:
-            return Span(self, clean.removesuffix(USEFUL) + USEFUL)
-        return DataWait(self) if clean == DATA_LOADING else Span(self, clean)
 
     def profile(
         self,
@@ -257,31 +216,19 @@ class Run(Intake, Shown):
         if writer is None:
             return
         watch_faults(writer.directory)
-        identity = self._identity
-        start = RunStart(
-            run=identity.run,
-            name=identity.name,
-            group=self.group,
-            rank=identity.rank,
-            local_rank=identity.local_rank,
-            world_size=identity.world_size,
-            attempt_key=identity.attempt_key,
-            orchestrator=identity.orchestrator,
-            argv=tuple(masking.command_line(text(word) for word in sys.argv)),
-            cwd=text(collect.working_directory()),
-            python=sys.version.split()[0],
-            executable=text(sys.executable or ""),
-            **attempt("find out whose run it is", dict[str, Any](), collect.circumstances),
-        )
-        body = {**start.body(), **mapping(self._details())}
-        writer.event(start.KIND, body, scope=self._scope, mono_ns=self._hooks.since_ns)
+        self._tell_start(writer)
         if self.config:
             self._record_config()
         self._hooks.serve(self)
         self._report()
-        launched.tell_run(identity.run, identity.name, self.group)
+        launched.tell_run(self._identity.run, self._identity.name, self.group)
         self._ask_for_agent()
         self._say_where()
+
+    def _tell_start(self, writer: JournalWriter) -> None:
+        start = collect.run_start(self._identity, self.group)
+        body = {**start.body(), **mapping(self._details())}
+        writer.event(start.KIND, body, scope=self._scope, mono_ns=self._hooks.since_ns)
 
     def _details(self) -> Mapping[str, Any]:
         """More fields of `run_start`, for readers outside the core: `compat/` has some."""
@@ -303,21 +250,13 @@ class Run(Intake, Shown):
 
     def _open_now(self) -> JournalWriter | None:
         role: Role = "child" if self._is_child else "process"
-        writer = open_journal(self._directory, self._keep, role=role, clock=self._clock)
+        since_ns = self._hooks.since_ns
+        writer = open_journal(
+            self._directory, self._keep, role=role, since_ns=since_ns, clock=self._clock
+        )
         if writer is None:
             return None
-        identity = self._identity
-        self._scope = writer.scope(
-            RunScope(
-                0,
-                identity.run,
-                identity.name,
-                identity.rank,
-                identity.world_size,
-                identity.attempt_key,
-                self.group,
-            )
-        )
+        self._scope = writer.scope(self._part)
         self._point, self._points = writer.point, writer.points
         self._writer = writer
         self._directory = writer.directory.parents[1]  # a child's journal belongs there too
@@ -326,6 +265,11 @@ class Run(Intake, Shown):
             writer.tell(fork, scope=self._scope)
             when_worker_ends(self._close_child)
         return writer
+
+    @property
+    def _part(self) -> RunScope:
+        who = self._identity
+        return RunScope(0, who.run, who.name, who.rank, who.world_size, who.attempt_key, self.group)
 
     # ── recording ─────────────────────────────────────────────────────────────────────────────
 

@@ -213,11 +213,15 @@ def clock_moves(rows: Iterable[ProcessRow]) -> dict[JournalId, int]:
     """By how much each host's clock was set forward since its first process began.  The uptime of
     the host shows how much time really passed."""
     first: dict[tuple[str, str], int] = {}
+    booted: dict[tuple[str, str, int, int], int] = {}
     moved: dict[JournalId, int] = {}
-    for row in sorted(rows, key=lambda row: row.process_start_ticks):
+    for row in sorted(rows, key=lambda row: (row.process_start_ticks, row.start_ns)):
         if not row.boot or not row.process_start_ticks:
             continue
-        booted_ns = row.start_ns - row.process_start_ticks * _TICK_NS
+        # The later runs of a process begin long after it: only its first tells something.
+        process = row.host, row.boot, row.pid, row.process_start_ticks
+        start_ns = row.start_ns - row.process_start_ticks * _TICK_NS
+        booted_ns = booted.setdefault(process, start_ns)
         moved_ns = booted_ns - first.setdefault((row.host, row.boot), booted_ns)
         if abs(moved_ns) > _STARTING_NS:
             moved[row.journal] = moved_ns

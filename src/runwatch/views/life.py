@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from runwatch.record import JournalId, RunId
-from runwatch.record.life import Fork, RunEnd, RunStart
+from runwatch.record.life import Fork, Joined, RunEnd, RunStart
 from runwatch.record.node import JobQueued, ProcessExit
 from runwatch.rows import EventRow, ProcessRow
 from runwatch.views.times import to_the_second
@@ -24,7 +24,7 @@ ShownState = Literal["running", "stalled", "completed", "failed", "killed", "los
 SHOWN_STATES: Final[tuple[ShownState, ...]] = ("running", "stalled", *STATES[1:])
 
 LIFE_KINDS: Final = (
-    RunStart.KIND, RunEnd.KIND, ProcessExit.KIND, JobQueued.KIND, Fork.KIND,
+    RunStart.KIND, RunEnd.KIND, ProcessExit.KIND, JobQueued.KIND, Fork.KIND, Joined.KIND,
 )  # fmt: skip
 """The events that `process_states` reads."""
 
@@ -115,6 +115,8 @@ class Evidence:
     exits: dict[JournalId, Exit] = field(default_factory=dict)
     queues: dict[JournalId, tuple[int, JobQueued]] = field(default_factory=dict)
     """The first word of a scheduler about each job, and when it came."""
+    left: dict[Key, int] = field(default_factory=dict)
+    """When a process went over to another run."""
     alive: frozenset[JournalId] = frozenset()
     gone: frozenset[JournalId] = frozenset()
     forks: list[EventRow] = field(default_factory=list)
@@ -134,6 +136,8 @@ class Evidence:
             self._add_queue(event.time_ns, JobQueued.of(event.body))
         elif event.kind == Fork.KIND:
             self.forks.append(event)
+        elif event.kind == Joined.KIND:
+            self.left[key] = max(event.time_ns, self.left.get(key, 0))
 
     def _add_exit(self, exit: Exit) -> None:
         journal = JournalId(exit.event.journal)
@@ -147,6 +151,11 @@ class Evidence:
         known = self.queues.get(journal)
         if known is None or time_ns < known[0]:
             self.queues[journal] = time_ns, queued
+
+    def has_left(self, row: ProcessRow) -> bool:
+        """Whether it went over to another run; a launcher's command may have come back."""
+        key = row.journal, row.run
+        return key in self.left and self.left[key] >= max(self.starts.get(key, [0]))
 
     def started_ns(self, row: ProcessRow) -> int:
         return min(self.starts.get((row.journal, row.run), [row.start_ns]))
@@ -233,11 +242,12 @@ def _from_run_end(end: End) -> Ending:
         if event.status == "killed":  # Ctrl-C
             return Ending("killed", f"interrupted ({exception})", end.time_ns)
         return Ending("failed", exception, end.time_ns)
+    code, by = event.exit_code, event.signal
     if event.status == "failed":
-        return Ending("failed", reason or exception or "said it failed", end.time_ns)
+        return Ending("failed", reason or exception or "said it failed", end.time_ns, code)
     if event.status == "killed":
-        return Ending("killed", reason or "said it was killed", end.time_ns)
-    return Ending("completed", reason or ("" if event.explicit else UNSEEN), end.time_ns)
+        return Ending("killed", reason or "said it was killed", end.time_ns, None, by)
+    return Ending("completed", reason or ("" if event.explicit else UNSEEN), end.time_ns, code)
 
 
 def _from_signal(process_exit: Exit) -> Ending:

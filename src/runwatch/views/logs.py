@@ -21,7 +21,7 @@ class Entry:
     """A line, or an exception with its whole traceback."""
 
     id: str
-    """The same in every answer: journal, time and place in its record."""
+    """The same in every answer: journal, rank, time and place in its record."""
     time_ns: int
     rank: int
     host: str
@@ -64,6 +64,12 @@ class Wanted:
             self.pattern.search(entry.text) is not None
         )
 
+    def may_be_in(self, console: Console) -> bool:
+        """Quicker than to ask of each line: most of a long log is not what is sought."""
+        if self.sources and console.stream not in self.sources:
+            return False
+        return self.pattern is None or bool(self.pattern.search("\n".join(console.lines)))
+
     def is_about(self, event: EventRow) -> bool:
         """Whether the event may hold such an entry, by who told it."""
         if self.ranks and event.rank not in self.ranks:
@@ -84,11 +90,13 @@ class Page:
         for event in events:
             if not wanted.is_about(event):
                 continue
-            for entry in entries_of(event):
-                self.left_out_lines += entry.left_out_lines
-                self.left_out_bytes += entry.left_out_bytes
-                if wanted.has(entry):
-                    self.entries.append(entry)
+            if event.kind == Console.KIND:
+                console = Console.of(event.body)
+                self.left_out_lines += console.left_out_lines
+                self.left_out_bytes += console.left_out_bytes
+                if not wanted.may_be_in(console):
+                    continue
+            self.entries += filter(wanted.has, entries_of(event))
 
     def in_order(self) -> Sequence[Entry]:
         self.entries.sort(key=lambda entry: entry.time_ns)
@@ -122,7 +130,7 @@ def _entry(
     exception: ExceptionTold | None = None,
 ) -> Entry:
     return Entry(
-        f"{event.journal}:{event.time_ns}:{source}:{number}",
+        f"{event.journal}:{event.rank}:{event.time_ns}:{source}:{number}",
         time_ns,
         event.rank,
         event.host,

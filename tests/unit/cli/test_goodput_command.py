@@ -15,9 +15,9 @@ from rich.console import Console
 
 from runwatch.cli import source
 from runwatch.cli.__main__ import main
-from runwatch.cli.commands.goodput import moment
 from runwatch.cli.pictures import goodput as goodput_picture
 from runwatch.cli.pictures import rollup as rollup_picture
+from runwatch.cli.times import moment
 from runwatch.errors import UsageError
 
 SECOND = 10**9

@@ -20,8 +20,8 @@ from tests.integration.sdk_programs import run_program
 
 def test_the_names_at_the_door() -> None:
     assert sorted(runwatch.__all__) == [
-        "__version__", "config", "current_run", "data", "diagnose", "finish", "init", "log",
-        "profile", "span", "step", "steps",
+        "__version__", "begin_span", "begin_step", "config", "current_run", "data", "diagnose",
+        "end_step", "finish", "init", "log", "profile", "span", "step", "steps",
     ]  # fmt: skip
     for name in runwatch.__all__:
         assert getattr(runwatch, name) is not None

@@ -95,7 +95,7 @@ def test_what_the_program_tells_us_itself_is_told_once(
         run.log({"loss": 1.0, "lr": 0.5}, step)
     told = story()
     assert told.steps("loss") == told.steps("lr") == [0, 1, 2]
-    assert told.warnings["loss by trackio too"] == 3
+    assert told.warnings["told by trackio too"] == 3
 
 
 def test_what_a_trainer_tells_is_not_told_by_its_loggers(

@@ -383,3 +383,35 @@ def test_leaving_a_loop_or_failing_in_it_ends_the_wait(run: Run) -> None:
     with pytest.raises(ZeroDivisionError):
         list(run.steps(1 // 0 for _ in range(2)))
     assert not run._awaits_data
+
+
+# ── pairs of calls ────────────────────────────────────────────────────────────────────────────
+
+
+def test_steps_and_spans_as_pairs_of_calls(begin: Callable[..., Run], story: Tell) -> None:
+    run = begin("pairs")
+    for number in (4, None, None):
+        run.begin_step(number)
+        span = run.begin_span("forward")
+        span.end()
+        span.end()
+        if number is None:
+            run.end_step()
+    runwatch.begin_step(9)
+    runwatch.begin_span("evaluation").end()
+    runwatch.end_step()
+    runwatch.end_step()
+    assert tally.counts == {"end_step": 1}
+    told = story()
+    assert [(e.name, e.step, e.edge) for e in told.edges if e.name == "step"] == [
+        ("step", step, edge) for step in (4, 5, 6, 9) for edge in (BEGIN, END)
+    ]
+    assert [e.name for e in told.edges].count("forward") == 6
+    assert [e.name for e in told.edges].count("evaluation") == 2
+
+
+def test_pairs_of_calls_without_a_run_do_nothing() -> None:
+    runwatch.begin_step(1)
+    runwatch.begin_span("evaluation").end()
+    runwatch.end_step()
+    assert tally.counts == {"no run": 3}

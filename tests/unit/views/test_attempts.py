@@ -225,6 +225,13 @@ def test_only_processes_of_one_boot_of_one_host_tell() -> None:
     assert moves(first, process("b", start=3700, ticks=0)) == {}  # it is not known
 
 
+def test_the_later_runs_of_a_process_do_not_tell_of_a_clock() -> None:
+    """A notebook begins one after the other."""
+    runs = [process(f"j{n}", start=5 + n * 600, last=500 + n * 600, ticks=5_000) for n in range(4)]
+    assert moves(*runs) == {}
+    assert numbers(*runs) == [1, 2, 3, 4]
+
+
 def test_attempts_are_counted_in_the_order_in_which_they_really_began() -> None:
     """The clock was put back by an hour between them."""
     first = process("a", start=0, last=50, ticks=5_000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -422,6 +423,15 @@ def test_when_the_newer_of_two_jobs_ends_the_run_goes_on() -> None:
     assert [state.journal for state in of_last_attempt(states)] == ["a"]
     [run] = runs(rows, [*done, ended(110)], 1000)
     assert (run.state, run.attempts) == ("completed", 2)
+
+
+def test_a_process_that_went_over_to_another_run_is_only_there() -> None:
+    rows = [process("a"), process("a", run="other"), process("b", run="third")]
+    gone = event("joined", 5, by="a", under="run")
+    gone = replace(gone, body={"run": "other"})
+    assert {run.run for run in runs(rows, [gone], 20)} == {"other", "third"}
+    rows.append(process("c", rank=1))
+    assert {run.run: run.ranks for run in runs(rows, [gone], 20)}[RunId("run")] == 1
 
 
 # ── commands that start ranks ─────────────────────────────────────────────────────────────────

@@ -18,6 +18,7 @@ import type {
   IncidentDetail,
   IncidentList,
   LatestList,
+  LogPage,
   MetricList,
   NewCapture,
   NewShare,
@@ -52,6 +53,8 @@ export class ApiError extends Error {
     readonly status: number,
     readonly code: string,
     message: string,
+    /** Ids of runs that the request may mean. */
+    readonly choices: readonly string[] = [],
   ) {
     super(message);
   }
@@ -94,7 +97,7 @@ async function refusal(reply: Response): Promise<ApiError> {
   if (reply.status === 401) onLocked();
   try {
     const { error } = (await reply.json()) as Refusal;
-    return new ApiError(reply.status, error.code, error.message);
+    return new ApiError(reply.status, error.code, error.message, error.choices);
   } catch {
     return new ApiError(reply.status, "unreadable", `The head answered ${reply.status} ${reply.statusText}.`);
   }
@@ -114,6 +117,8 @@ export const latest = (id: string, query: Query = {}, signal?: AbortSignal) =>
   ask<LatestList>(`${of(id)}/latest`, query, signal);
 export const events = (id: string, query: Query = {}, signal?: AbortSignal) =>
   ask<EventList>(`${of(id)}/events`, query, signal);
+export const logs = (id: string, query: Query = {}, signal?: AbortSignal) =>
+  ask<LogPage>(`${of(id)}/logs`, query, signal);
 export const processes = (id: string, signal?: AbortSignal) =>
   ask<ProcessList>(`${of(id)}/processes`, {}, signal);
 /** Goodput of several runs together. */

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from runwatch.cli import source
-from runwatch.cli.checks import check_ranks
+from runwatch.cli.checks import check_ranks, key_of
 from runwatch.cli.commands.profiles import addresses, with_summary
 from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.moments import fine_duration, size
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         head.follow()
         base = ""
         if arguments.captured:
-            chosen = head.get(f"/runs/{arguments.captured}")
+            chosen = head.get(f"/runs/{key_of(head, arguments.captured)}")
             check_ranks(head, chosen, wanted.get("ranks", ()))
             base = f"/runs/{chosen['run']}"
         if arguments.preflight:

@@ -17,6 +17,7 @@ import sys
 from typing import Any
 
 from runwatch.cli import source
+from runwatch.cli.checks import key_of
 from runwatch.cli.commands.profiles import agreed, size
 from runwatch.cli.pictures import tables
 from runwatch.errors import UsageError
@@ -44,7 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
     if not 0 <= arguments.keep_days <= 3650:
         raise UsageError(f"--keep-days is {arguments.keep_days}; it must be from 0 to 3650")
     with source.open_source(arguments) as head:
-        loads = [head.get(f"/runs/{key}/load") for key in dict.fromkeys(arguments.runs)]
+        keys = [key_of(head, name) for name in arguments.runs]
+        loads = [head.get(f"/runs/{key}/load") for key in dict.fromkeys(keys)]
         if not arguments.yes:
             for load in loads:
                 print(f"{_named(load)}: {_about(load)}", file=sys.stderr)

@@ -36,6 +36,7 @@ from runwatch.cli.commands.show import attempt_reasons, process_table
 from runwatch.cli.pictures import goodput as goodput_picture
 from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.chart import draw
+from runwatch.cli.pictures.progress import no_progress
 from runwatch.cli.source import RemoteSource
 from runwatch.errors import RunwatchError
 from runwatch.record.node import ProcessExit
@@ -56,6 +57,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", type=int, default=0, help="port of the page (default: a free one)"
     )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON, and end")
     serve = parser.add_mutually_exclusive_group()
     serve.add_argument("--serve", action="store_true", default=None, help="keep serving")
     serve.add_argument(
@@ -64,15 +66,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    out = tables.console()
+    out = tables.console(to_stderr=arguments.json)
     root = _fresh_directory(arguments.dir)
     serve = sys.stdout.isatty() if arguments.serve is None else arguments.serve
+    serve = serve and not arguments.json
     with _head(root, arguments.port) as at, _agent_ended(root):
         _say(out, f"head with an embedded store: {at.link}")
         _train(out, root, at, arguments.steps)
         head = RemoteSource(at.http, at.token)
         _settle(head)
-        _report(out, head, arguments.steps)
+        if arguments.json:
+            of_run = f"/runs/{RUN}"
+            tables.print_json({"run": head.get(of_run), "goodput": head.get(f"{of_run}/goodput")})
+        else:
+            _report(out, head, arguments.steps)
         if serve:
             _say(out, f"\nSee it in a browser: {at.link}#/run/{RUN}")
             _say(out, f"or: runwatch show {RUN} --dir {root}\nEnd with Ctrl-C.")
@@ -175,9 +182,8 @@ def _train(out: Console, root: Path, at: Listening, steps: int) -> None:
     head = RemoteSource(at.http, at.token)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("step {task.completed}"))
     quiet = not sys.stdout.isatty()
-    with Progress(
-        *columns, TimeElapsedColumn(), console=out, transient=True, disable=quiet
-    ) as shown:
+    shown = Progress(*columns, TimeElapsedColumn(), console=out, transient=True, disable=quiet)
+    with no_progress(), shown:
         for attempt in (1, 2, 3):
             began = time.monotonic()
             ranks = _start_ranks(root, at, steps, attempt)

@@ -17,7 +17,7 @@ import argparse
 from pathlib import Path
 
 from runwatch.cli import source
-from runwatch.cli.checks import check_metrics
+from runwatch.cli.checks import check_metrics, key_of
 from runwatch.cli.output import check_export, export
 
 
@@ -30,6 +30,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--perfetto", dest="format", action="store_const", const="perfetto",
         help="a trace for Perfetto",
     )  # fmt: skip
+    how.add_argument(
+        "--json", dest="format", action="store_const", const="json", help="as --format json"
+    )
     parser.add_argument("--metric", action="append", help="only this metric; may be repeated")
     parser.add_argument("-o", "--output", type=Path, help="a file (default: standard output)")
     parser.add_argument("--force", action="store_true", help="replace the file if it exists")
@@ -38,7 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     check_export(arguments)
     with source.open_source(arguments) as head:
-        chosen = head.get(f"/runs/{arguments.run_name}")
+        chosen = head.get(f"/runs/{key_of(head, arguments.run_name)}")
         check_metrics(head, chosen, arguments.metric or ())
         path = f"/runs/{chosen['run']}/export"
         chunks = head.stream(path, format=arguments.format, metric=arguments.metric)

@@ -21,17 +21,17 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 import time
 from collections.abc import Iterable
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.cli import source
+from runwatch.cli.checks import key_of
 from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.progress import no_progress, progress
+from runwatch.cli.times import RELATIVE, moment
 from runwatch.errors import UsageError
 from runwatch.head.settings import HeadSettings
 from runwatch.settings import load, runwatch_dir
@@ -41,10 +41,6 @@ if TYPE_CHECKING:
 
 REFRESH_SECONDS: Final = 1.0
 CLOUD_LOGGING: Final = "cloud-logging"
-_UNITS: Final = {"ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9, "d": 86_400 * 10**9}
-_RELATIVE: Final = re.compile(r"([+-]?)((?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+)")
-_NUMBER: Final = re.compile(r"\d+(\.\d+)?")
-_CLOCK: Final = re.compile(r"\d{1,2}:\d{2}(:\d{2})?")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,6 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.group or arguments.user or arguments.by:
         raise UsageError("RUN does not go with --group, --user or --by: those are for several runs")
     with source.open_source(arguments, only_goodput=not arguments.watch) as head:
+        arguments.run_name = key_of(head, arguments.run_name)
         if arguments.explain:
             _explain(head, arguments)
             return 0
@@ -225,7 +222,7 @@ def _several(arguments: argparse.Namespace) -> int:
 def _ago(text: str | None, now_ns: int) -> int | None:
     if text is None:
         return None
-    relative = _RELATIVE.fullmatch(text)
+    relative = RELATIVE.fullmatch(text)
     if relative is not None and relative[1] != "-":
         raise UsageError(f"several runs have no common start: write -{relative[2]}, not {text!r}")
     return moment(text, now_ns, now_ns)
@@ -240,53 +237,6 @@ def _whose(arguments: argparse.Namespace) -> str:
 
 
 # ── times ──────────────────────────────────────────────────────────────────────────────────────
-
-
-def moment(text: str, start_ns: int, end_ns: int) -> int:
-    """Nanoseconds since the epoch, for a run from `start_ns` to `end_ns`."""
-    relative = _RELATIVE.fullmatch(text)
-    if relative is not None:
-        ns = _length(relative[2])
-        return end_ns - ns if relative[1] == "-" else start_ns + ns
-    if _NUMBER.fullmatch(text):
-        return _since_epoch(text)
-    if _CLOCK.fullmatch(text):
-        return _time_of_day(text, end_ns)
-    try:
-        date = datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError, OSError) as error:
-        raise UsageError(
-            f"not a time: {text!r} (try 2026-01-31T12:00:00Z, 14:02:10, seconds since the epoch, "
-            "-2h for before the end, 90m for after the start)"
-        ) from error
-    whole = int(date.replace(microsecond=0).timestamp())
-    return whole * 10**9 + date.microsecond * 1000
-
-
-def _time_of_day(text: str, end_ns: int) -> int:
-    """The last such local time before the run's end."""
-    last = datetime.fromtimestamp(end_ns / 1e9).astimezone()
-    try:
-        clock = datetime.strptime(text if text.count(":") > 1 else f"{text}:00", "%H:%M:%S")
-    except ValueError as error:
-        raise UsageError(f"not a time of day: {text!r} (try 14:02:10)") from error
-    latest = last.replace(hour=clock.hour, minute=clock.minute, second=clock.second, microsecond=0)
-    if latest > last:
-        latest -= timedelta(days=1)
-    return int(latest.timestamp()) * 10**9
-
-
-def _length(text: str) -> int:
-    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", text)
-    return sum(round(float(count) * _UNITS[unit]) for count, unit in parts)
-
-
-def _since_epoch(text: str) -> int:
-    """Seconds; a number too large for seconds counts as milli-, micro- or nanoseconds."""
-    whole, _, fraction = text.partition(".")
-    digits = max(0, len(whole) - 10) // 3 * 3
-    scale = int(10 ** (9 - min(digits, 9)))
-    return int(whole) * scale + int((fraction + "0" * 9)[:9]) * scale // 10**9
 
 
 def _range(text: str, start_ns: int, end_ns: int) -> str:

@@ -16,7 +16,7 @@ import argparse
 from pathlib import Path
 
 from runwatch import logs
-from runwatch.cli.head_options import token_options
+from runwatch.cli.head_options import json_option, print_ready, token_options
 from runwatch.settings import load
 from runwatch.terminal import log_to_stderr
 
@@ -35,6 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base-path", help="path under which a proxy serves it: /team/x")
     parser.add_argument("--tls-certificate", type=Path, help="PEM file; turns TLS on")
     parser.add_argument("--tls-key", type=Path, help="PEM file of the certificate's key")
+    json_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -46,6 +47,9 @@ def run(arguments: argparse.Namespace) -> int:
     settings = load(HeadSettings, section="head", flags=vars(arguments)).values
 
     def ready(at: Listening) -> None:
+        if arguments.json:
+            print_ready(at)
+            return
         head = at.http or (at.grpc if "://" in at.grpc else f"grpc://{at.grpc}")
         token = f" RUNWATCH_TOKEN={at.token}" if at.token else ""
         only = " (on this machine only: see --bind)" if settings.is_loopback else ""

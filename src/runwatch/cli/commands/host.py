@@ -16,12 +16,13 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from runwatch import logs
-from runwatch.cli.head_options import token_options
+from runwatch.cli.head_options import json_option, print_ready, token_options
+from runwatch.cli.pictures.progress import progress
 from runwatch.errors import NotFound
 from runwatch.settings import load
 
@@ -32,6 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bind", help="address to listen on (default 127.0.0.1)")
     token_options(parser)
     parser.add_argument("--base-path", help="path under which a proxy serves it: /team/x")
+    json_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -42,6 +44,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     def ready(at: Listening) -> None:
         token = f"?token={at.token}" if at.token else ""
+        if arguments.json:
+            print_ready(at, profiles=f"{at.http}/viewers/{token}")
+            return
         print(f"Profiles of {arguments.where}: {at.http}/viewers/{token}", flush=True)
         print("Stop it with Ctrl-C.", flush=True)
 
@@ -69,7 +74,9 @@ def _local(where: str, scratch: Path) -> Iterator[Path]:
     from runwatch.head.features.profiles.mirror import Mirror
 
     if "://" in where and not where.startswith("file://"):
-        with Mirror(where, scratch / "mirror") as mirror:
+        with ExitStack() as stack:
+            with progress(f"copying {where}"):
+                mirror = stack.enter_context(Mirror(where, scratch / "mirror"))
             yield mirror.folder
         return
     place = Path(where.removeprefix("file://")).expanduser()

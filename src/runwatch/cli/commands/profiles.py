@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from runwatch.cli import source
+from runwatch.cli.checks import key_of
 from runwatch.cli.output import check_output, write_file
 from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.progress import progress
@@ -49,6 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     if len(words) > 1:
         checked_name(words[1])
     with source.open_source(arguments) as head:
+        if words:
+            words[0] = key_of(head, words[0])
         return _DO[verb](head, words, arguments)
 
 

@@ -8,6 +8,7 @@ example:
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Any
 
 from runwatch.cli import source
@@ -45,7 +46,11 @@ def run(arguments: argparse.Namespace) -> int:
 def _nothing(arguments: argparse.Namespace, place: str) -> str:
     which = f" that are {arguments.state}" if arguments.state else ""
     which += f" of group {arguments.group!r}" if arguments.group else ""
-    return f"no runs{which} in {place}" if which else f"no runs in {place} yet"
+    if which:
+        return f"no runs{which} in {place}"
+    demo = os.path.join(place, "demo")
+    also = f"; the demo is in {demo}: --dir {demo}" if os.path.isdir(demo) else ""
+    return f"no runs in {place} yet (`runwatch exec -- COMMAND` records one){also}"
 
 
 def print_runs(runs: list[dict[str, Any]]) -> None:
@@ -70,6 +75,8 @@ def print_runs(runs: list[dict[str, Any]]) -> None:
     out.print(shown)
     for run in runs:
         for warning in run.get("warnings", ()):  # an older head sends none
-            out.print(f"{run['name']}: {warning['text']}", style="yellow", highlight=False)
+            if warning["weight"] == "warning":
+                out.print(f"{run['name']}: {warning['text']}", style="yellow", soft_wrap=True)
         if run["reason"]:
-            out.print(f"{run['name']}: {run['reason']}", style="dim", soft_wrap=True)
+            reason = tables.local_times(run["reason"])
+            out.print(f"{run['name']}: {reason}", style="dim", soft_wrap=True)

@@ -74,7 +74,11 @@ def _import_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _export_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--format", choices=("json", "parquet"), default="json")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--format", choices=("json", "parquet"), default="json")
+    how.add_argument(
+        "--json", dest="format", action="store_const", const="json", help="as --format json"
+    )
     parser.add_argument(
         "--compat",
         choices=("gswarm",),

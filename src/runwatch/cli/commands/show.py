@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.cli import source
-from runwatch.cli.checks import check_metrics, check_ranks
+from runwatch.cli.checks import check_metrics, check_ranks, key_of
 from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.progress import no_progress
 from runwatch.errors import UsageError
@@ -44,6 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     with source.open_source(arguments) as head:
+        arguments.run_name = key_of(head, arguments.run_name)
         answer = head.get(f"/runs/{arguments.run_name}")
         check_metrics(head, answer, arguments.metric or ())
         check_ranks(head, answer, [] if arguments.rank is None else [arguments.rank])
@@ -135,7 +136,7 @@ def _incidents(head: source.Source, run: str) -> list[RenderableType]:
             what = "took no step" if is_note else what
             when += f" until {tables.time(incident['closed_ns'])}"
         style = "bold yellow" if incident["state"] == "open" and not is_note else "dim"
-        return [Text(f"{what} {when}: {incident['text']}", style=style)]
+        return [Text(f"{what} {when}: {tables.local_times(incident['text'])}", style=style)]
     return []
 
 
@@ -150,9 +151,10 @@ def _headline(run: dict[str, Any]) -> Text:
     facts.append(tables.duration(until - run["started_ns"]))
     line.append("  " + " · ".join(fact for fact in facts if fact))
     if run.get("stalled") and run["reason"]:
-        line.append(f"\n{run['reason']}", style="bold yellow")
+        line.append(f"\n{tables.local_times(run['reason'])}", style="bold yellow")
     for warning in run.get("warnings", ()):  # an older head sends none
-        line.append(f"\n{warning['text']}", style="bold yellow")
+        style = "bold yellow" if warning["weight"] == "warning" else "dim"
+        line.append(f"\n{tables.local_times(warning['text'])}", style=style)
     for reason in attempt_reasons(run):
         line.append(f"\n{reason}", style="dim")
     return line
@@ -160,7 +162,8 @@ def _headline(run: dict[str, Any]) -> Text:
 
 def attempt_reasons(run: dict[str, Any]) -> list[str]:
     """Why each attempt ended, if that is known."""
-    return [f"attempt {a['attempt']}: {a['reason']}" for a in run["history"] if a["reason"]]
+    told = [(each["attempt"], each["reason"]) for each in run["history"] if each["reason"]]
+    return [f"attempt {number}: {tables.local_times(reason)}" for number, reason in told]
 
 
 def process_table(processes: list[dict[str, Any]]) -> RenderableType:
@@ -172,14 +175,19 @@ def process_table(processes: list[dict[str, Any]]) -> RenderableType:
         until = process["ended_ns"] or process["last_ns"]
         shown.add_row(
             str(process["attempt"]),
-            str(process["rank"]),
+            _rank(process),
             process["host"],
             str(process["pid"]),
             tables.state(process["state"]),
             tables.duration(until - process["started_ns"]),
-            process["reason"],
+            tables.local_times(process["reason"]),
         )
     return shown
+
+
+def _rank(process: dict[str, Any]) -> str:
+    """A command that `runwatch exec` runs has no rank; its ranks have."""
+    return "exec" if process.get("role") == "launcher" else str(process["rank"])
 
 
 def _axis(arguments: argparse.Namespace, run: dict[str, Any]) -> str:

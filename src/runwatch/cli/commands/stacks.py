@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from runwatch.cli import source
-from runwatch.cli.checks import check_ranks
+from runwatch.cli.checks import check_ranks, key_of
 from runwatch.cli.output import check_output, write_file
 from runwatch.cli.pictures import tables
+from runwatch.cli.pictures.progress import progress
 from runwatch.errors import NotFound, UsageError
 from runwatch.settings import runwatch_dir
 
@@ -75,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         if output is not None:
             check_output(output, force=arguments.force)
     with source.open_source(arguments) as head:
-        chosen = head.get(f"/runs/{arguments.run_name}")
+        chosen = head.get(f"/runs/{key_of(head, arguments.run_name)}")
         check_ranks(head, chosen, arguments.rank or ())
         if arguments.speedscope is not None or arguments.collapsed is not None:
             return _export(head, chosen["run"], arguments)
@@ -135,12 +136,13 @@ def _look(head: source.Source, run: str, arguments: argparse.Namespace) -> Any:
     command, unreachable = request["command"], request["unreachable"]
     deadline = time.monotonic() + WAIT_SECONDS
     answer = request
-    while answer["waiting_for"] and time.monotonic() < deadline:
-        time.sleep(POLL_SECONDS)
-        head.refresh()
-        state = head.get(f"/commands/{command}")
-        waiting = sorted(set(state["hosts"]) - set(state["results"]))
-        answer = {**answer, "waiting_for": waiting}
+    with progress("waiting for the nodes"):
+        while answer["waiting_for"] and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+            head.refresh()
+            state = head.get(f"/commands/{command}")
+            waiting = sorted(set(state["hosts"]) - set(state["results"]))
+            answer = {**answer, "waiting_for": waiting}
     if request["waiting_for"]:
         taken = head.get(f"/runs/{run}/stacks", command=command, rank=arguments.rank)
         answer = {**taken, "unreachable": unreachable, "waiting_for": answer["waiting_for"]}

@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 
 from runwatch import logs
-from runwatch.cli.head_options import token_options
+from runwatch.cli.head_options import json_option, print_ready, token_options
 from runwatch.errors import NotFound
 from runwatch.settings import load
 
@@ -27,6 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bind", help="address to listen on (default 127.0.0.1)")
     token_options(parser)
     parser.add_argument("--base-path", help="path under which a proxy serves it: /team/x")
+    json_option(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -42,6 +43,9 @@ def run(arguments: argparse.Namespace) -> int:
     check_open(settings.root)
 
     def ready(at: Listening) -> None:
+        if arguments.json:
+            print_ready(at, directory=str(settings.root))
+            return
         print(f"Runwatch serves {settings.root} at {at.link}", flush=True)
         print("Stop it with Ctrl-C.", flush=True)
 

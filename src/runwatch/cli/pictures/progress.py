@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -58,6 +59,7 @@ class _Line:
     def __init__(self, what: str, unit: str) -> None:
         self._what, self._unit = what, unit
         self._count = 0
+        self._began = time.monotonic()
         self._shown: Progress | None = None
 
     def step(self, count: int) -> None:
@@ -81,6 +83,8 @@ class _Line:
             transient=True,
         )
         drawn.add_task(self._what, total=None, completed=self._count)
+        # It counts from when we began, not from now.
+        drawn.tasks[0].start_time = drawn.get_time() - (time.monotonic() - self._began)
         drawn.start()
         self._shown = drawn
 

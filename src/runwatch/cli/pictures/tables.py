@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.cli.pictures.moments import duration as duration
+from runwatch.cli.pictures.moments import local_times as local_times
 from runwatch.cli.pictures.moments import time as time
 from runwatch.cli.pictures.moments import zone as zone
 
@@ -32,11 +33,11 @@ STATE_MARK: Final = {
 }  # fmt: skip
 
 
-def console() -> Console:
+def console(*, to_stderr: bool = False) -> Console:
     from runwatch.cli.pictures.plain import Plain
 
     # Recorded texts are shown as they are: `[x]` is no style and `:x:` no picture.
-    return Plain(soft_wrap=False, markup=False, emoji=False, highlight=False)
+    return Plain(soft_wrap=False, markup=False, emoji=False, highlight=False, stderr=to_stderr)
 
 
 def table(*columns: str, right: tuple[str, ...] = (), fold: str = "", zone_of: str = "") -> Table:

@@ -38,7 +38,7 @@ from runwatch.head.http.guests import Runs, Sight
 from runwatch.head.http.login import LOGIN, LOGOUT, LoginPage, form_of, onward
 from runwatch.head.http.parameters import BadRequest, decoded
 from runwatch.head.http.replies import error_reply, json_reply
-from runwatch.head.reading import Ambiguous
+from runwatch.head.reading import Ambiguous, Unknown
 from runwatch.peers import user_at
 
 COOKIE: Final = "runwatch"
@@ -375,7 +375,8 @@ class Access:
             return error_reply(409, "ambiguous", str(error), choices=error.choices)
         except NotFound as error:
             if not sight.run:
-                return error_reply(404, "not_found", str(error))
+                choices = error.choices if isinstance(error, Unknown) else ()
+                return error_reply(404, "not_found", str(error), choices=choices)
             why = f"this link shows run {sight.run[:80]!r} and no other"
             return error_reply(404, "not_shared", why)
         scope[guests.IDS] = {name: name for name in ruling.as_said} | ids

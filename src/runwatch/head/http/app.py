@@ -36,7 +36,7 @@ from runwatch.head.http.parameters import BadRequest, Given, Parameter, decoded,
 from runwatch.head.http.patience import Patience
 from runwatch.head.http.replies import error_reply, json_reply
 from runwatch.head.http.types import Health, LiveHello, LivePoints, RunInfo, Where
-from runwatch.head.reading import Ambiguous
+from runwatch.head.reading import Ambiguous, Unknown
 from runwatch.head.state.sessions import SessionActive
 from runwatch.views.sessions import BadName
 
@@ -222,7 +222,8 @@ async def _on_ambiguous(request: Request, error: Exception) -> Response:
 
 
 async def _on_not_found(request: Request, error: Exception) -> Response:
-    return error_reply(404, "not_found", str(error))
+    choices = error.choices if isinstance(error, Unknown) else ()
+    return error_reply(404, "not_found", str(error), choices=choices)
 
 
 async def _on_active(request: Request, error: Exception) -> Response:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from runwatch.views.life import ShownState, State
-from runwatch.views.warnings import WarningCode
+from runwatch.views.warnings import WarningCode, Weight
 
 Number = float | Literal["NaN", "Infinity", "-Infinity"]
 _DEEPEST: Final = 32
@@ -33,7 +33,7 @@ class ErrorInfo(Answer, omit_defaults=True):
     code: str
     message: str
     choices: list[str] = []
-    """The ids that the request may mean, when a name is ambiguous."""
+    """The ids that the request may mean, when a name is ambiguous or not known."""
 
 
 class ErrorAnswer(Answer):
@@ -117,6 +117,8 @@ class WarningInfo(Answer):
     time_ns: int
     """Since when."""
     step: int | None
+    weight: Weight
+    """A note explains what is shown, and is no alarm."""
 
 
 class RunInfo(Answer):

@@ -20,7 +20,7 @@ from runwatch.errors import NotFound, RunwatchError
 from runwatch.exports.prometheus import RunStanding
 from runwatch.head.reading import Card, Reading
 from runwatch.record import Batch, Event, JournalId, RunId
-from runwatch.record.life import Config, Fork, RunEnd, RunStart
+from runwatch.record.life import Config, Fork, Joined, RunEnd, RunStart
 from runwatch.record.node import ProcessExit
 from runwatch.rows import EventRow
 from runwatch.store.asking import Shared, look
@@ -29,7 +29,7 @@ from runwatch.views.configs import merge_configs
 from runwatch.views.runs import RunSummary, process_states, runs_of
 from runwatch.views.totals import total_steps
 
-_OWN_WORDS: Final = (RunStart.KIND, RunEnd.KIND, Fork.KIND)
+_OWN_WORDS: Final = (RunStart.KIND, RunEnd.KIND, Fork.KIND, Joined.KIND)
 MOST_CONFIG_BYTES: Final = 32 << 20
 """Of all runs together, the newest first: who has more tells only of those how many steps are
 planned."""
@@ -263,6 +263,8 @@ class RunBoard:
             states = process_states(
                 processes, life, now_ns, reading.window_s, alive=alive, gone=gone
             )
+            if not states and self._summaries.pop(run, None) is not None:
+                self._in_order = None  # its processes went over to another run
             for summary in runs_of(states, {}):
                 if self._summaries.get(run) != summary:
                     self._summaries[run], self._in_order = summary, None

@@ -70,13 +70,13 @@ class Listener:
     def look(self) -> None:
         self._write(ended_before_ns=self._tell.now() - MAX_GAP_NS)
 
-    @guarded("note that JAX compiles")
+    @guarded("note that JAX compiles", quiet=True)
     def _on_scalar(self, event: str, value: float, **_: Any) -> None:
         """A stage begins; newer versions of JAX report that."""
         if event in STAGES:
             self._open.setdefault(threading.get_ident(), []).append(event)
 
-    @guarded("note that JAX has compiled")
+    @guarded("note that JAX has compiled", quiet=True)
     def _on_duration(self, event: str, seconds: float, **_: Any) -> None:
         if event not in STAGES or not (self._tell.listens or self._tell.expects):
             return

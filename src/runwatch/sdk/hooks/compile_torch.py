@@ -54,17 +54,17 @@ class Listener:
 
         return call
 
-    @guarded("listen to torch.compile")
+    @guarded("listen to torch.compile", quiet=True)
     def register(self) -> None:
         """Also after `torch._dynamo.reset`, which drops our callbacks."""
         with self._lock:
             for callbacks, ours in zip(_lists(), self._callbacks, strict=False):
                 if ours not in callbacks:
                     callbacks.append(ours)
-            rules: Any = sys.modules.get(_RULES)
-            if rules is not None and not self._is_skipped:
+            leave_out = getattr(sys.modules.get(_RULES), "add", None)
+            if leave_out is not None and not self._is_skipped:  # its module is loaded to the end
                 self._is_skipped = True
-                rules.add("runwatch")
+                leave_out("runwatch")
 
     def unregister(self) -> None:
         with self._lock:
@@ -72,7 +72,7 @@ class Listener:
                 if ours in callbacks:
                     callbacks.remove(ours)
 
-    @guarded("note that torch compiles")
+    @guarded("note that torch compiles", quiet=True)
     def _begin(self, *_: Any) -> None:
         run = self._tell.run
         self._since_ns = self._tell.now()
@@ -80,7 +80,7 @@ class Listener:
             self._span = Span(run, COMPILE)
             self._span.begin(run._step)
 
-    @guarded("note that torch has compiled")
+    @guarded("note that torch has compiled", quiet=True)
     def _end(self, *_: Any) -> None:
         span, self._span = self._span, None
         run = self._tell.run

@@ -40,14 +40,14 @@ class Hooks:
         """In a forked child, where wrapped functions stay wrapped but record nothing."""
         self._lock = threading.RLock()
 
-    @guarded("set hooks for a run")
+    @guarded("set hooks for a run", quiet=True)
     def serve(self, run: Run) -> None:
         """From now on they tell this run."""
         if self._tell.run is not run:
             self._tell.attach(run)
         self.look()
 
-    @guarded("look for frameworks")
+    @guarded("look for frameworks", quiet=True)
     def look(self, modules: Mapping[str, ModuleType] = sys.modules) -> None:
         """Set the hooks of imported frameworks, and let the hooks that are set do their upkeep."""
         with self._lock:
@@ -64,9 +64,9 @@ class Hooks:
             import_module(f"{__package__}.{hook[1]}").install(self._tell)
 
         self._seen.add(hook)
-        attempt(f"set the hook {hook[1]}", None, install)
+        attempt(f"set the hook {hook[1]}", None, install, quiet=True)
 
-    @guarded("remove the hooks")
+    @guarded("remove the hooks", quiet=True)
     def remove(self, run: Run | None = None) -> None:
         """The run ends; the hooks of a process may tell another by now."""
         if run is None or run is self._tell.run:
@@ -103,7 +103,7 @@ class ProcessHooks(Hooks):
     def expects_run(self) -> bool:
         return self._tell.expects
 
-    @guarded("set the hooks of a framework")
+    @guarded("set the hooks of a framework", quiet=True)
     def loaded(self, framework: str) -> None:
         """It has just been imported."""
         with self._lock:
@@ -138,7 +138,7 @@ def hooks_of(run: Run) -> Hooks:
     return Hooks(run) if _process is None else _process
 
 
-@guarded("look after a hook")
+@guarded("look after a hook", quiet=True)
 def _call(function: Callable[[], None]) -> None:
     function()
 

@@ -101,7 +101,7 @@ class Teller:
         for stretch in early:
             elapsed(run, stretch.kind, stretch.begin_ns, stretch.end_ns, source=stretch.source)
 
-    @guarded("end the last step")
+    @guarded("end the last step", quiet=True)
     def finish_steps(self) -> None:
         if self.loop is not None and self.listens:
             self.loop.finish()
@@ -112,28 +112,28 @@ class Teller:
 
     # ── what hooks tell ───────────────────────────────────────────────────────────────────────
 
-    @guarded("tell that a step began")
+    @guarded("tell that a step began", quiet=True)
     def step_began(self, source: str, number: int | None = None) -> None:
         """`source` is the framework.  One source tells the steps of a run: `loop.py` says which."""
         self.begun()
         if self.loop is not None and self.listens:
             self.loop.began(source, None if number is None else int(number))
 
-    @guarded("tell that a step ended")
+    @guarded("tell that a step ended", quiet=True)
     def step_ended(self, source: str, number: int | None = None) -> None:
         """It began where the one before ended, or when its batch came."""
         self.begun()
         if self.loop is not None and self.listens:
             self.loop.ended(source, None if number is None else int(number))
 
-    @guarded("tell that a loop begins")
+    @guarded("tell that a loop begins", quiet=True)
     def steps_begin(self, source: str, after: int = 0) -> None:
         """The source has a loop, and goes on after this step, 0 if the loop is new."""
         run = self.begun()
         if run is not None and self.loop is not None and self.loop.begins(source, int(after)):
             run._exhausted = False
 
-    @guarded("tell that a loop is over")
+    @guarded("tell that a loop is over", quiet=True)
     def steps_over(self, source: str, *, done: bool = True) -> None:
         """The source's loop has ended; another source may tell steps from now on.
 
@@ -144,7 +144,7 @@ class Teller:
                 self.run._exhausted = True
             self.loop.rests(source)
 
-    @guarded("tell metrics")
+    @guarded("tell metrics", quiet=True)
     def metrics(self, values: Mapping[str, Any], step: int | None = None) -> None:
         """What the program logs.  Silent inside another call that tells the same (`alone`)."""
         if values and not getattr(self._inside, "alone", False):
@@ -275,7 +275,10 @@ class Teller:
                 self._inside.level = outer
             end = self.now()
             if end - begin >= short_ns and attempt(
-                f"look at a call of {source}", False, lambda: counts(args, kwargs, result)
+                f"look at a call of {source}",
+                False,
+                lambda: counts(args, kwargs, result),
+                quiet=True,
             ):
                 if kind == CHECKPOINT_SAVE:
                     self.begun()
@@ -293,7 +296,7 @@ class Teller:
         elif self.expects and not beside and end_ns - begin_ns >= SHORT_NS:
             self._early = [*self._early, Early(kind, begin_ns, end_ns, source)][-MOST_EARLY:]
 
-    @guarded("end a step")
+    @guarded("end a step", quiet=True)
     def _pauses(self, kind: str, begin_ns: int | None = None) -> None:
         """Training waits for this, from now on or since then: it is no part of the last step."""
         loop = self.loop

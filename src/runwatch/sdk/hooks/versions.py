@@ -17,6 +17,8 @@ KNOWN: Final = {
     "pytorch_lightning": ((2, 0), (3,)),
     "lightning": ((2, 0), (3,)),
     "deepspeed": ((0, 9), (1,)),
+    "jax": ((0, 4), (1,)),
+    "keras": ((3, 0), (4,)),
 }
 
 

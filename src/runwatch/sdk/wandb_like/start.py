@@ -8,7 +8,7 @@ ignored, and one line says so.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from runwatch.sdk.guard import tally, text_of
@@ -57,6 +57,11 @@ class Asked(NamedTuple):
         _nameless.append(f"{identity.name}-{len(_nameless) + 1}" if _nameless else identity.name)
         name = _nameless[-1]
         return identity if name == identity.name else identity._replace(name=name, run=slug(name))
+
+    @property
+    def adoption(self) -> Callable[[Run], Run] | None:
+        """How a run that goes on becomes this one; None: it does not, since nothing is recorded."""
+        return None if self.kind is Disabled else lambda run: self.kind.of(run, self.group)
 
     def tell(self, run: Run) -> None:
         if isinstance(run, LikeWandb):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from runwatch.errors import NotFound
 from runwatch.head.reading import Reading
 from runwatch.head.state.board import GoodputNote, RunBoard
 from runwatch.record import JournalId, RunId
@@ -64,6 +65,8 @@ class World:
             self.board.stored([process.write(events=[("config", at, body)])])
         elif action in ("run_start", "run_end"):
             self.board.stored([process.write(events=[(action, at, {"status": "completed"})])])
+        elif action == "joined":
+            self.board.stored([process.write(events=[(action, at, {"run": "run-3"})])])
         elif action == "exit":
             events = [exited(process.journal, at, code=rank)]
             self.board.stored([self.agent.write(events=events, scope=0)])
@@ -80,7 +83,7 @@ class World:
         return summaries, cards, [board.total_steps(summary.run) for summary in summaries]
 
 
-ACTIONS = ("point", "device", "config", "run_start", "run_end", "exit", "alive", "gone")
+ACTIONS = ("point", "device", "config", "run_start", "run_end", "exit", "alive", "gone", "joined")
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
@@ -132,6 +135,22 @@ def test_its_state_has_another_name_when_something_changed(world: World) -> None
     world.board.note(RunId("run-1"), GoodputNote(when(1), 0.5, {}))
     assert world.board.summaries()[1] != fourth
     assert world.board.noted(RunId("run-1")) == GoodputNote(when(1), 0.5, {})
+
+
+def test_a_run_whose_processes_went_over_to_another_leads_there(world: World) -> None:
+    world.do("run_start", 1, 0)
+    world.do("run_start", 3, 0)
+    assert len(world.board.summaries()[0]) == 2
+    world.do("joined", 1, 0)
+    assert [summary.run for summary in world.board.summaries()[0]] == ["run-3"]
+    assert world.reading.run("run-1") == world.reading.run("run-3") == "run-3"
+    world.do("run_start", 1, 1)  # and another process stays
+    assert world.reading.run("run-1") == "run-1"
+    nowhere = world.process(2, 0)
+    world.board.stored([nowhere.write(events=[("joined", world.seconds, {"run": "unheard-of"})])])
+    for key in ("run-2", "name-2"):
+        with pytest.raises(NotFound):
+            world.reading.run(key)
 
 
 def test_two_boards_never_name_their_states_alike(world: World) -> None:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from runwatch.compat.goodput.log.following import Journals
     from runwatch.compat.goodput.log.remote import HeadLog
 
+MOST_EARLY: Final = 100
 MAX_SERIES: Final = 1000
 """Beyond this many, another type of custom event is kept with its entry."""
 
@@ -87,6 +88,8 @@ class JournalLogger:
         self._log: Log | None = None
         self._columns_log: Log | None = None
         self._cursor = ""
+        self._early: list[AsPoint] = []
+        """The first entries, as long as they went to a run that a recorder began."""
 
     # ── writing ───────────────────────────────────────────────────────────────────────────────
 
@@ -137,6 +140,8 @@ class JournalLogger:
         series = self._series_of(record, writer) if isinstance(record, AsPoint) else None
         if isinstance(record, AsPoint) and series is not None:
             writer.point(series, record.value, record.step)
+            if len(self._early) < MOST_EARLY and self._run in _runs.values():
+                self._early.append(record)
         else:
             writer.tell(to_event(entry, self._logger), scope=self._run._scope)
 
@@ -154,7 +159,8 @@ class JournalLogger:
 
     def _ready(self) -> JournalWriter | None:
         """The journal to write to; another one after a fork, and when another run has begun."""
-        run = self._run = _run_of(text_of(self.job_name), self._root, self._run)
+        before = self._run
+        run = self._run = _run_of(text_of(self.job_name), self._root, before)
         writer = run._open()
         if run._finished:
             tally.count(
@@ -165,7 +171,18 @@ class JournalLogger:
             tally.count("no journal")
         elif writer is not self._writer:
             self._series, self._point, self._writer = {}, writer.point, writer
+            if before is not None and before._left_for == run.id:
+                self._tell_again(writer, run._scope)
         return writer
+
+    def _tell_again(self, writer: JournalWriter, scope: int) -> None:
+        """For the account of the run that the process went over to.  These points are in no log:
+        there the entries are already."""
+        early, self._early = self._early, []
+        for point in early:
+            labels = {TYPE: point.labels[TYPE]} if TYPE in point.labels else {}
+            number = writer.series(point.metric, scope=scope, unit=UNIT, labels=labels)
+            writer.point(number, point.value, point.step)
 
     # ── reading ───────────────────────────────────────────────────────────────────────────────
 

@@ -30,7 +30,7 @@ from runwatch.compat.mldiagnostics.custom_types.mlrun_types import (
 )
 from runwatch.journal.liveness import this_host
 from runwatch.sdk import collect
-from runwatch.sdk.front import begin
+from runwatch.sdk.front import begin, taken_over, told_again
 from runwatch.sdk.guard import attempt, guarded, tally, text_of
 from runwatch.sdk.identity import Identity
 from runwatch.sdk.run import Run
@@ -75,6 +75,17 @@ class MLRun(Run):
 
     def __init__(self, identity: Identity, options: Options) -> None:
         super().__init__(identity, group=options.run_group)
+        self._become(identity, options)
+
+    @classmethod
+    def of(cls, run: Run, options: Options, config: Mapping[str, Any]) -> MLRun:
+        """The run that something else began under this name, as the object that is expected."""
+        mine = taken_over(run, cls)
+        mine._become(mine._identity, options)
+        mine._begin_again(config)
+        return mine
+
+    def _become(self, identity: Identity, options: Options) -> None:
         environment = os.environ
         self.name = identity.run
         self.display_name = identity.name
@@ -135,11 +146,23 @@ class MLRun(Run):
 
     @guarded("start a run")
     def _start(self, config: Mapping[str, Any]) -> None:
+        self._group_configs(config)
+        super()._start(config)
+        self._serve()
+
+    @guarded("take a run over")
+    def _begin_again(self, config: Mapping[str, Any]) -> None:
+        self._group_configs({**self.config, **config})
+        told_again(self, self.run_group)
+        self._serve()
+
+    def _group_configs(self, config: Mapping[str, Any]) -> None:
         users = {text_of(key): text_of(value) for key, value in config.items()}
         groups = (self._software(), self._hardware(), users)
         dict.update(self.configs, zip(_GROUPS, groups, strict=True))
         self.configs._listen(self._take_configs)
-        super()._start(config)
+
+    def _serve(self) -> None:
         if self.on_demand_xprof and not self.metric_only_run:
             from runwatch.compat.mldiagnostics.core.xprof import serve
 
@@ -266,7 +289,13 @@ def machinelearning_run(
     identity = identify_workload(name, given)
     nothing: dict[str, Any] = {}
     values = attempt("read the configs", nothing, lambda: config_values(configs))
-    return begin(identity, lambda known: MLRun(known, options), values, MLRun)
+    return begin(
+        identity,
+        lambda known: MLRun(known, options),
+        values,
+        MLRun,
+        lambda run: MLRun.of(run, options, values),
+    )
 
 
 def normal_path(path: str | None) -> str | None:

@@ -23,9 +23,11 @@ from runwatch.views.logs import KINDS, Entry, Page, Wanted
 from runwatch.views.series import AttemptOf
 
 ROWS: Final = 500
-ROWS_BYTES: Final = 4 << 20
+MOST_ROWS: Final = 8_000
+ROWS_BYTES: Final = 8 << 20
+LOOK_NS: Final = 1_500_000_000
 MOST_LOOKED_AT: Final = 20_000
-"""Records that one answer looks at, if few of them are what is sought."""
+"""An answer looks no longer, and at no more records, if few of them are what is sought."""
 LONGEST_RECORD_NS: Final = 60_000_000_000
 """A record's lines are no further from its time."""
 CURSOR: Final = r"^[0-9]{1,19}\.[0-9]{1,9}$"
@@ -101,19 +103,21 @@ class _Walk:
         """Whether there is nothing more in this direction."""
         self.first: Cursor | None = None
         self.last: Cursor | None = None
-        self._store = reading.store
+        self._store, self._clock = reading.store, reading.clock
         self._run = run
         self._wanted = wanted
 
     def take(self, cursor: Cursor | None, limit: int) -> Page:
         """About so many entries: the last record is whole."""
-        found = Page()
+        found, begun_ns = Page(), self._clock.mono_ns()
         for number, event in enumerate(self._records(cursor, limit), 1):
             found.add((event,), self._wanted)
             self.last = (self.last or cursor or Cursor(0, 0)).beyond(event)
             if self.first is None or event.time_ns == self.first.time_ns:
                 self.first = (self.first or Cursor(0, 0)).beyond(event)
             if len(found.entries) >= limit or number >= MOST_LOOKED_AT:
+                break
+            if not number % 100 and self._clock.mono_ns() - begun_ns > LOOK_NS:
                 break
         return found
 
@@ -150,7 +154,7 @@ class _Walk:
             if not fresh:
                 self.is_over = True
                 return
-            rows = ROWS
+            rows = min(max(4 * rows, ROWS), MOST_ROWS)
 
 
 def _info(entry: Entry, run: RunId, attempts: AttemptOf) -> LogEntry:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from runwatch.errors import NotFound
 from runwatch.head.features.runs.types import (
     ConfigsInfo,
     EventInfo,
@@ -25,6 +26,8 @@ from runwatch.views.runs import (
 def run(reading: Reading, given: Given) -> RunDetail:
     id = reading.run(given["run"])
     states = reading.processes(id)
+    if not states:
+        raise NotFound(f"run {id} is empty: its command belongs to a run of another name")
     card = reading.cards(reading.told(runs_of(states, {}), id))[0]
     limit = plain(reading.standing().limit(id))
     return RunDetail(**run_fields(card), history=attempt_infos(states, id), limit=limit)
@@ -62,6 +65,7 @@ def _process_info(state: ProcessState) -> ProcessInfo:
         exit_code=state.exit_code,
         signal=state.signal,
         out_of_memory=state.out_of_memory,
+        role="launcher" if state.is_launcher else "process",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from runwatch.errors import UsageError
+from runwatch.errors import NotFound, UsageError
 from runwatch.head.features.series.types import (
     CurveInfo,
     CurveList,
@@ -13,12 +13,14 @@ from runwatch.head.features.series.types import (
     SeriesInfo,
     SeriesList,
 )
-from runwatch.head.http.parameters import Given, check_range
+from runwatch.head.http.parameters import Given, check_range, shortened
 from runwatch.head.http.shapes import latest_infos
 from runwatch.head.http.types import PointInfo, number, numbers, optional_numbers
 from runwatch.head.reading import Reading
+from runwatch.likeness import meant
 from runwatch.record import RunId
 from runwatch.rows import Curve, Latest, SeriesRow
+from runwatch.views.diagnosis.progress import ranks_in_words
 from runwatch.views.series import AttemptOf, Question, attempt_of, curve_labels
 
 MOST_CELLS: Final = 2_000_000
@@ -67,8 +69,28 @@ def _series_info(row: SeriesRow, attempts: AttemptOf, latest: Latest | None) -> 
     )
 
 
+def check_names(reading: Reading, run: RunId, given: Given) -> None:
+    """A metric or a rank that the run does not have is an error, and no empty answer."""
+    for metric in given["metric"]:
+        if not reading.store.series(run, metric=metric):
+            known = sorted({row.metric for row in reading.store.series(run)})
+            guess = meant(metric, known) or ";"
+            raise NotFound(
+                f"the run has no metric {shortened(metric)}{guess} /api/v1/runs/{run}/metrics "
+                "lists those it has"
+            )
+    if not given["rank"]:
+        return
+    ranks = {row.rank for row in reading.store.processes(run)}
+    if wrong := sorted(set(given["rank"]) - ranks):
+        raise NotFound(
+            f"the run has no {ranks_in_words(wrong)}; it has {ranks_in_words(ranks) or 'none'}"
+        )
+
+
 def latest(reading: Reading, given: Given) -> LatestList:
     id = reading.run(given["run"])
+    check_names(reading, id, given)
     attempts = reading.attempts(id)
     rows = reading.series(id, question(given), attempts)
     points = reading.latest(rows)
@@ -81,6 +103,7 @@ def latest(reading: Reading, given: Given) -> LatestList:
 def curves(reading: Reading, given: Given) -> CurveList:
     id = reading.run(given["run"])
     check_range(given)
+    check_names(reading, id, given)
     attempts = reading.attempts(id)
     rows = reading.series(id, question(given), attempts)
     if len(rows) * given["buckets"] > MOST_CELLS:
@@ -133,4 +156,6 @@ def _curve_info(row: SeriesRow, curve: Curve, label: str, attempts: AttemptOf) -
 
 def run_id(reading: Reading, given: Given) -> RunId:
     check_range(given)
-    return reading.run(given["run"])
+    run = reading.run(given["run"])
+    check_names(reading, run, given)
+    return run

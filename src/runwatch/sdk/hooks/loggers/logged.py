@@ -15,6 +15,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 from runwatch.sdk.guard import attempt, guarded, tally, text_of
+from runwatch.sdk.hooks.numbered import number
 from runwatch.sdk.hooks.teller import Teller
 from runwatch.sdk.run import Run
 from runwatch.sdk.values.plain import config_values, mapping
@@ -34,6 +35,8 @@ class Logger:
     def __init__(self, tell: Teller, name: str) -> None:
         self._tell = tell
         self._name = name
+        self._settings: set[str] = set()
+        """Those that the run has from this logger, which may change them."""
 
     def noting(
         self, note: Callable[..., None], *, result: bool = False
@@ -68,9 +71,13 @@ class Logger:
         self._tell.unknown_version(self._name, text_of(getattr(module, "__version__", "?")))
         return False
 
-    def row(self, values: Mapping[Any, Any], step: Any, prefix: str = "") -> None:
-        """Record the numbers among these values."""
+    def row(
+        self, values: Mapping[Any, Any], step: Any, prefix: str = "", *, counts: bool = True
+    ) -> None:
+        """Record the numbers among these values.  `counts`: the program said the step itself."""
         run = self._tell.begun()
+        if counts:
+            number(self._tell, self._name, step)
         if run is None or self._tell.is_alone:
             return
         owners = _owners.setdefault(run, {})
@@ -88,22 +95,24 @@ class Logger:
             owner = owners[name] = "the program" if name in run._series else self._name
         if owner == self._name:
             return True
-        tally.count(f"{name[:100]} by {self._name} too", quiet=True)
+        tally.count(f"told by {self._name} too", quiet=True)
         return False
 
     def config(self, values: Any) -> None:
-        """Record settings that the run's configuration does not have yet."""
+        """Record settings that the run's configuration does not have from somebody else."""
         run = self._tell.begun()
-        if run is not None:
-            known = run.config
-            new = {k: v for k, v in config_values(values).items() if k not in known}
-            if new:
-                known.update(new)
+        if run is None:
+            return
+        known, mine = run.config, self._settings
+        new = {k: v for k, v in config_values(values).items() if k not in known or k in mine}
+        if any(k not in known or known[k] is not v for k, v in new.items()):
+            mine.update(new)
+            known.update(new)
 
     def summary(self, values: Mapping[str, Any]) -> None:
         """Record what the program says of the run as a whole."""
         run = self._tell.begun()
-        if run is not None:
+        if run is not None and not self._tell.is_alone:
             run._config_event("user", {"summary": mapping(values)})
 
     def no_number(self, kind: str) -> None:
@@ -120,8 +129,8 @@ def _numbers(
         if isinstance(value, Mapping):
             if depth:
                 yield from _numbers(value, f"{name}.", depth - 1)
-        elif is_number(value):
-            yield name, value
+        elif type(value) is float or is_number(value):
+            yield name, value.item() if _is_here(value) else value
 
 
 def is_number(value: Any) -> bool:
@@ -137,6 +146,14 @@ def is_number(value: Any) -> bool:
     if count is None:
         return hasattr(type(value), "__float__")
     return attempt("count numbers", 0, lambda: count() if callable(count) else count) == 1
+
+
+def _is_here(value: Any) -> bool:
+    """Whether it is a number in host memory that says so: a plain one is recorded much faster."""
+    kind = type(value)
+    if kind.__module__ == "torch":
+        return kind.__name__ == "Tensor" and value.device.type == "cpu" and not value.is_complex()
+    return kind.__module__ == "numpy"
 
 
 def _positional(function: Callable[..., Any]) -> tuple[str, ...]:

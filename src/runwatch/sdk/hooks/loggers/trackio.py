@@ -42,4 +42,4 @@ class Listener:
             rows = self._rows[run] = Rows(first)
         at = rows.at(step, commit=True)
         if isinstance(metrics, Mapping):
-            self._logger.row(metrics, at)
+            self._logger.row(metrics, at, counts=step is not None)

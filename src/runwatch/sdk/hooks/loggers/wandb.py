@@ -64,7 +64,7 @@ class Listener:
             rows = self._rows[run] = Rows(first if isinstance(first, int) else 0)
         at = rows.at(step, commit)
         if isinstance(data, Mapping):
-            self._logger.row(data, at)
+            self._logger.row(data, at, counts=step is not None)
 
     def summed(self, summary: Any, values: Any = None, **_: Any) -> None:
         if isinstance(values, Mapping) and type(summary).__name__ == "Summary":
@@ -78,8 +78,8 @@ class Listener:
         if run is None:
             return
         values = {k: v for k, v in dict(run.config).items() if k != "_wandb"}
-        if values != self._seen:
-            self._seen = values
+        seen, self._seen = self._seen, values
+        if len(seen) != len(values) or any(seen.get(k) is not v for k, v in values.items()):
             self._logger.config(values)
 
 

@@ -29,7 +29,7 @@ def install(tell: Teller) -> None:
 
 
 def _around_log(tell: Teller, function: Callable[..., Any]) -> Callable[..., Any]:
-    @guarded("tell what is logged")
+    @guarded("tell what is logged", quiet=True)
     def say(values: Any = None, step: Any = None, *_: Any) -> None:
         tell.metrics(dict(values or {}), step)
 

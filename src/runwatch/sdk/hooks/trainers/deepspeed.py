@@ -30,7 +30,7 @@ def install(tell: Teller) -> None:
 def _around_step(tell: Teller, function: Callable[..., Any]) -> Callable[..., Any]:
     """Called for every batch; only now and then is it an update."""
 
-    @guarded("tell a step of DeepSpeed")
+    @guarded("tell a step of DeepSpeed", quiet=True)
     def say(done_before: int, done: int) -> None:
         if done != done_before:
             tell.step_ended(SOURCE, done)
@@ -48,7 +48,7 @@ def _around_step(tell: Teller, function: Callable[..., Any]) -> Callable[..., An
 def _around_events(tell: Teller, function: Callable[..., Any]) -> Callable[..., Any]:
     """Its monitors get (name, value, samples so far) for each value."""
 
-    @guarded("tell what DeepSpeed logs")
+    @guarded("tell what DeepSpeed logs", quiet=True)
     def say(events: Iterable[Any] = (), *_: Any) -> None:
         tell.metrics({event[0]: event[1] for event in events})
 

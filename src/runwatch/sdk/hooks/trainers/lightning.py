@@ -73,7 +73,7 @@ class Events:
     def around_callbacks(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Before the callbacks when something begins, and when it ended: they may take long."""
         say: dict[str, Callable[[Any], None]] = {
-            name: guarded("tell what a trainer does")(getattr(self, name))
+            name: guarded("tell what a trainer does", quiet=True)(getattr(self, name))
             for name in vars(Events)
             if name.startswith("on_")
         }
@@ -88,7 +88,7 @@ class Events:
         return call_callback_hooks
 
     def around_log(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        @guarded("tell what a trainer logs")
+        @guarded("tell what a trainer logs", quiet=True)
         def say(metrics: Any = None, *_: Any, **__: Any) -> None:
             values = dict(metrics or {})
             values.pop("step", None)  # it says where to draw the others

@@ -60,7 +60,7 @@ class Events:
     def on_train_end(self, state: Any) -> None:
         self._tell.steps_over(SOURCE)
 
-    @guarded("tell what a trainer logs")
+    @guarded("tell what a trainer logs", quiet=True)
     def on_log(self, logs: Any) -> None:
         self._tell.metrics({k: v for k, v in dict(logs or {}).items() if isinstance(v, Number)})
 
@@ -78,7 +78,7 @@ class Events:
 
 def _after(tell: Callable[[Any], None], function: Callable[..., Any]) -> Callable[..., Any]:
     """After the trainer's own callbacks; `state` is the handler's third argument."""
-    say = guarded("tell what a trainer does")(tell)
+    say = guarded("tell what a trainer does", quiet=True)(tell)
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

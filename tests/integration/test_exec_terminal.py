@@ -1,0 +1,139 @@
+"""On a terminal, a command with `runwatch exec` is what it is without: keys, size, jobs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.integration.exec_trials import (
+    EXEC,
+    Act,
+    launcher,
+    lines,
+    on_terminal,
+    resize,
+    under,
+)
+
+PYTHON = sys.executable
+Script = Sequence[tuple[str, Act]]
+
+FACTS = """
+import os, sys
+print([os.isatty(i) for i in (0, 1, 2)], [tuple(os.get_terminal_size(i)) for i in (0, 1, 2)])
+print("\\x1b[31mred\\x1b[0m\\r\\n\\ttab", file=sys.stderr)
+print(os.getsid(0) == os.getppid() or os.getpgrp() == os.tcgetpgrp(0))
+"""
+WAITS = """
+import sys, time
+try:
+    sys.stdout.write("ready"); sys.stdout.flush()
+    time.sleep(600)
+except KeyboardInterrupt:
+    print("interrupted")
+    raise SystemExit(5)
+"""
+RESIZED = """
+import os, signal, sys
+resized = []
+signal.signal(signal.SIGWINCH, lambda *_: resized.append(1))
+sys.stdout.write("ready"); sys.stdout.flush()
+while os.get_terminal_size(1).columns != 132:
+    signal.pause()
+print("now", os.get_terminal_size(1))
+"""
+CURSES = """
+import curses
+def main(screen):
+    screen.addstr("ready"); screen.refresh()
+    screen.addstr(1, 0, f"key {screen.getch()}"); screen.refresh()
+curses.wrapper(main)
+print("end")
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "script"),
+    [
+        (["stty", "-a"], []),
+        (["sh", "-c", "printf 'a\\n'; printf 'b\\n' >&2; printf c; exit 7"], []),
+        ([PYTHON, "-c", FACTS], []),
+        ([PYTHON, "-c", "print(input('name? '))"], [("name? ", "bob\n")]),
+        ([PYTHON, "-c", WAITS], [("ready", "\x03")]),
+        ([PYTHON, "-c", WAITS], [("ready", "\x1c")]),
+        ([PYTHON, "-c", RESIZED], [("ready", lambda terminal: resize(terminal, 50, 132))]),
+        ([PYTHON, "-q"], [(">>> ", "1+1\n"), (">>> ", "exit(4)\n")]),
+        ([PYTHON, "-c", CURSES], [("ready", "x"), ("key", "")]),
+    ],
+)
+def test_a_terminal_shows_the_same(command: list[str], script: Script, tmp_path: Path) -> None:
+    without = on_terminal(command, tmp_path, script)
+    assert on_terminal(under(command), tmp_path, script) == without
+
+
+def test_a_job_is_stopped_and_goes_on(tmp_path: Path) -> None:
+    """Ctrl-Z, `jobs`, `fg`, Ctrl-D; and Ctrl-C, in a shell of a person."""
+    echoes = tmp_path / "echoes.py"
+    echoes.write_text(
+        "import sys\n"
+        "sys.stdout.write('rea' + 'dy'); sys.stdout.flush()\n"
+        "for line in sys.stdin: sys.stdout.write('got ' + line); sys.stdout.flush()\n"
+    )
+    job = f"{' '.join(EXEC)} -- {PYTHON} {echoes}\n"
+    script: Script = [
+        ("$ ", job),
+        ("ready", "one\n"),
+        ("got one", "\x1a"),
+        ("Stopped", "fg\n"),
+        ("echoes.py\r\n", "two\n"),
+        ("got two", "\x04"),
+        ("$ ", "echo code=$?\n"),
+        ("code=0", job),
+        ("ready", "\x03"),
+        ("$ ", "echo code=$?\n"),
+        ("code=130", "exit\n"),
+    ]
+    shell = ["env", "PS1=$ ", "bash", "--norc", "--noprofile", "-i"]
+    shown, status = on_terminal(shell, tmp_path, script)
+    assert (os.waitstatus_to_exitcode(status), shown.count(b"Stopped")) == (0, 1)
+
+
+def test_who_works_in_the_command_has_the_terminal_itself(tmp_path: Path) -> None:
+    shell = ["env", "PS1=in% ", *under(["bash", "--norc", "--noprofile", "-i"])]
+    asks = "tty <&0; tty <&1; tty <&2\n"
+    shown, status = on_terminal(shell, tmp_path, [("in% ", asks), ("in% ", "exit 5\n")])
+    assert os.waitstatus_to_exitcode(status) == 5
+    names = [line for line in shown.splitlines() if line.startswith(b"/dev/pts/")]
+    assert len(names) == 3 and len(set(names)) == 1
+    assert b"job control" not in shown
+
+
+def test_what_a_terminal_showed_is_recorded(tmp_path: Path) -> None:
+    bar = "for i in 1 2 3; do printf '\\r%s of 3' $i; done; echo; echo done >&2"
+    on_terminal(under(["sh", "-c", bar]), tmp_path)
+    assert lines(launcher(tmp_path)) == [("both", "3 of 3"), ("both", "done")]
+
+
+def test_a_terminal_that_goes_away_takes_the_command_with_it(tmp_path: Path) -> None:
+    """As without us: the kernel tells the group in front."""
+    command = [PYTHON, "-c", WAITS]
+    found = []
+    for each in (command, under(command)):
+        with pytest.raises(_Closed):
+            on_terminal(each, tmp_path, [("ready", _close)])
+        found.append(os.waitstatus_to_exitcode(os.waitpid(-1, 0)[1]))
+    assert found == [-signal.SIGHUP, -signal.SIGHUP]
+
+
+class _Closed(Exception):
+    pass
+
+
+def _close(terminal: int) -> None:
+    os.close(terminal)
+    raise _Closed
