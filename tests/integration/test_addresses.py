@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from runwatch.address import Listening, read_address
 from runwatch.agent.lock import AgentLock, end_agents
@@ -289,19 +290,24 @@ def test_a_program_before_its_head_and_a_head_that_moves(town: Town) -> None:
 
 @pytest.mark.timeout(120)
 def test_what_a_head_prints_can_be_pasted(town: Town) -> None:
-    """Into a shell with another directory: programs and commands find the head, whatever its
-    ports are and behind a path."""
-    house = town.house("house").open("--base-path", "/team/x")
+    """Into a shell with another directory: programs, their agent and commands find the head,
+    whatever its ports are, with TLS and behind a path."""
+    authority = trustme.CA()
+    both, ca = str(town.root / "both.pem"), str(town.root / "ca.pem")
+    authority.cert_pem.write_to_path(ca)
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(both)
+    tls = ("--tls-certificate", both, "--tls-key", both)
+    house = town.house("house").open("--base-path", "/team/x", *tls)
     until(lambda: "export" in town.words(), what="its words")
     printed = town.words()
     [line] = [each for each in printed.splitlines() if "export" in each]
-    page = f"{house.page}/team/x"
+    page = house.page.replace("http:", "https:") + "/team/x"
     script = f"""{line}
     {sys.executable} -c '{PROGRAM}' pasted 100
     {sys.executable} -m runwatch.cli runs --json
     """
     environment = Cluster.environment_of(town.node) | {"HOME": str(town.root)}
-    environment["RUNWATCH_AGENT"] = "on"
+    environment |= {"RUNWATCH_AGENT": "on", "RUNWATCH_CA": ca}
     done = subprocess.run(
         ["/bin/bash", "-c", script], env=environment, capture_output=True, text=True, timeout=60
     )
