@@ -73,6 +73,8 @@ def run(options: Options, command: Sequence[str]) -> NoReturn:
         environment = for_command(options, words, before[ADDRESS], before)
         _become(words, environment, mask)
     ready = attempt("prepare to run the command", None, lambda: _prepare(options, words, before))
+    if ready is not None and os.isatty(2):
+        attempt("say where to look", None, lambda: _say_where(ready.environment))
     scribe = None if ready is None else attempt("fork", None, os.fork)
     if ready is None or scribe is None:
         _become(words, before, mask)
@@ -103,6 +105,12 @@ def _prepare(options: Options, words: list[str], before: Mapping[str, str]) -> _
         environment = for_command(options, words, desk.address if desk else "", before)
         undo.pop_all()
     return _Ready(environment, made, desk, ours, theirs)
+
+
+def _say_where(environment: Mapping[str, str]) -> None:
+    from runwatch.launcher import where  # only for a person
+
+    where.say(environment)
 
 
 def _desk() -> Desk | None:
