@@ -18,11 +18,6 @@ class _Ours(Shown):
 
 def say(environment: Mapping[str, str]) -> None:
     """`environment` is the command's: what our options say is in it."""
-    os.environ.update(
-        {
-            name: environment[name]
-            for name in ("RUNWATCH_HEAD", "RUNWATCH_DIR")
-            if name in environment
-        }
-    )
+    named = [name for name in ("RUNWATCH_HEAD", "RUNWATCH_DIR") if name in environment]
+    os.environ.update({name: environment[name] for name in named})
     _Ours(environment)._say_where()

@@ -86,7 +86,7 @@ def run(options: Options, command: Sequence[str]) -> NoReturn:
     if child == 0:
         _be_command(words, ready, mask)
     _let_go(ready, inherited)
-    Wrapper(child, ready.ours).run()
+    Wrapper(child, ready.ours, ready.desk).run()
 
 
 def _prepare(options: Options, words: list[str], before: Mapping[str, str]) -> _Ready:
@@ -138,6 +138,8 @@ def _be_scribe(
     finally:
         try:
             if not is_done:
+                if ready.desk is not None:
+                    ready.desk.remove()
                 plain.relay(ready.made, ready.theirs)
         finally:
             os._exit(0)
@@ -237,9 +239,10 @@ def _die_with_parent() -> None:
 
 
 class Wrapper:
-    def __init__(self, child: int, line: socket.socket) -> None:
+    def __init__(self, child: int, line: socket.socket, desk: Desk | None) -> None:
         self._child = child
         self._line = line
+        self._desk = desk
         self._to_all: list[tuple[int, int, float]] = []
         """Signals that came to the whole group: number, sender, when we heard of it."""
 
@@ -254,6 +257,8 @@ class Wrapper:
         with contextlib.suppress(OSError):
             self._line.send(json.dumps(ended).encode())
             self._see_scribe_off(status)
+        if self._desk is not None:
+            self._desk.remove()  # the scribe did, unless somebody killed it
         _end_like(status)
 
     def _see_scribe_off(self, status: int) -> None:
