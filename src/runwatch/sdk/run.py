@@ -68,6 +68,8 @@ class Run(Stepping, Shown):
     """
 
     _profiler: Profiler | None = None
+    _by_hooks = False
+    """The program did not begin it: hooks did, at the first sign of training or logging."""
     _left_for: RunId | None = None
     """The run that this process's part went over to."""
     _by_hooks = False

@@ -80,8 +80,7 @@ class Loop:
     def leads(self, source: str) -> bool:
         """Whether this source tells the steps, from now on."""
         if self.run._step != self._expected:
-            self.explicit = True
-            self.is_open = self.is_over = False
+            self.silence()
         if self.explicit:
             return False
         if source == self.leader:
@@ -90,6 +89,11 @@ class Loop:
             return False
         self.leader = source
         return True
+
+    def silence(self) -> None:
+        """The program tells its steps itself."""
+        self.explicit = True
+        self.is_open = self.is_over = False
 
     def begins(self, source: str, after: int) -> bool:
         """Its loop begins, after this many steps; whether it tells the steps.
