@@ -148,8 +148,10 @@ def _begin_run() -> Run | None:
         run = attempt("begin a run", None, front.init)
     finally:
         hooks.since_ns = None
-    if run is not None and isinstance(threading.current_thread(), threading._DummyThread):
-        run._thread = threading.main_thread().ident or run._thread  # it was autograd's
+    if run is not None:
+        run._unasked = True
+        if isinstance(threading.current_thread(), threading._DummyThread):
+            run._thread = threading.main_thread().ident or run._thread  # it was autograd's
     return run
 
 

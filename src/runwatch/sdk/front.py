@@ -161,8 +161,9 @@ def begin(
             run = make(_distinct(identity))
             run._start({**_state.config, **config})
         else:
-            if current is not None:
+            if current is not None and not run._unasked:
                 tally.count("init again", f"run {identity.name!r} is going on: init() returns it")
+            run._unasked = False
             _state.ids.setdefault(run.id, identity.name)
             if _state.config or config:
                 run.config.update({**_state.config, **config})
