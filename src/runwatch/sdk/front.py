@@ -83,7 +83,7 @@ def init(
     kind: type[Run] = Run if asked is None else asked.kind
 
     def make(identity: Identity) -> Run:
-        if auto:
+        if auto or others.get("sync_tensorboard"):  # wandb's word for a part of the same
             automatic.begin(stays=False)
         return kind(
             identity,
