@@ -69,11 +69,9 @@ class Run(Stepping, Shown):
 
     _profiler: Profiler | None = None
     _by_hooks = False
-    """The program did not begin it: hooks did, at the first sign of training or logging."""
+    """Hooks began it, and the program has not asked for it yet."""
     _left_for: RunId | None = None
     """The run that this process's part went over to."""
-    _by_hooks = False
-    """Nobody asked for it: hooks saw that the process trains."""
 
     def __init__(
         self,
