@@ -19,7 +19,7 @@ from runwatch.views.times import to_the_second
 ALIVE_WINDOW_SECONDS: Final = 30.0
 
 # An attempt that is heard of this long after a later one began goes on beside it.
-_AT_ONCE_NS: Final = 10_000_000_000
+AT_ONCE_NS: Final = 10_000_000_000
 
 AT_ONCE: Final = "give one of them another name or id"
 """What to do about two jobs of one name."""
@@ -134,16 +134,11 @@ def process_states(
     evidence = Evidence(alive=frozenset(alive), gone=frozenset(gone))
     for event in events:
         evidence.add(event)
-    everyone = [
-        row
-        for members in by_run(processes).values()
-        for row in members
-        if not evidence.has_left(row)
-    ]
+    everyone = [row for members in by_run(processes).values() for row in members]
     evidence.heirs = heirs(everyone, evidence.forks)
     numbers = attempts(everyone)
     moved = clock_moves(everyone)
-    rows = [row for row in everyone if row.role != "child"]
+    rows = [row for row in everyone if row.role != "child" and not evidence.has_left(row)]
     window_ns = int(alive_window_s * 1e9)
     states = [
         _process_state(row, numbers[row.journal, row.run], evidence, now_ns, window_ns)
@@ -249,7 +244,7 @@ def going_on(members: Iterable[ProcessState]) -> list[int]:
             heard[number] = max(heard.get(number, 0), member.last_ns)
     going, later_ns = [], None
     for number in sorted(begun, reverse=True):
-        if number in heard and (later_ns is None or heard[number] > later_ns + _AT_ONCE_NS):
+        if number in heard and (later_ns is None or heard[number] > later_ns + AT_ONCE_NS):
             going.append(number)
         later_ns = max(later_ns or 0, begun[number])
     return going[::-1]
