@@ -64,6 +64,14 @@ def test_a_directory_that_a_head_serves_is_not_opened(asked: tuple[Asked, Listen
     assert not ask.imports("runs") & HEAVY
 
 
+def test_a_directory_is_opened_without_a_server(tmp_path: Path) -> None:
+    ask = Asked(tmp_path)
+    ask.python("-c", "import runwatch; runwatch.init('line').finish()")
+    imported = ask.imports("runs", "--json")
+    assert "duckdb" in imported
+    assert not imported & (DRAWS | {"grpc", "uvicorn"})
+
+
 def test_the_list_of_commands_and_the_version_import_nothing(tmp_path: Path) -> None:
     for words in (["--help"], ["--version"]):
         imported = Asked(tmp_path).imports(*words)
