@@ -88,11 +88,11 @@ _OF_THE_CURRENT_RUN: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _OF_THE_CURRENT_RUN:
-        home, function = _OF_THE_CURRENT_RUN[name]
-        return getattr(import_module(home), function)()
-    home = _HOMES.get(name) or _home_of_wandbs(name)
     try:
+        if name in _OF_THE_CURRENT_RUN:
+            home, function = _OF_THE_CURRENT_RUN[name]
+            return getattr(import_module(home), function)()
+        home = _HOMES.get(name) or _home_of_wandbs(name)
         value = globals()[name] = getattr(import_module(home), name)
     except (OSError, ImportError) as error:
         return instead_of(name, error)  # not cached: the next import may succeed
@@ -101,6 +101,8 @@ def __getattr__(name: str) -> Any:
 
 def _home_of_wandbs(name: str) -> str:
     """Where a name of wandb lives, for `import runwatch as wandb`."""
+    if name.startswith("_"):
+        raise AttributeError(f"module 'runwatch' has no attribute {name!r}")
     from runwatch._wandb_names import HOME, OFFERED, why_absent
 
     if name not in OFFERED:

@@ -36,6 +36,13 @@ class Nothing:
         if isinstance(name, str) and name:
             self.id = self.name = name
         self.config: dict[str, Any] = {}
+        self.summary: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        """What programs that know us as wandb ask a run for."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self.log
 
     def log(self, *_: object, **__: object) -> None:
         pass
@@ -71,6 +78,9 @@ _said: Final[set[str]] = set()
 _OFFERED: Final[dict[str, Any]] = {
     "init": Nothing,
     "current_run": lambda: None,
+    "run": None,
+    "config": _nothing.config,
+    "summary": _nothing.summary,
     "log": _nothing.log,
     "finish": _nothing.finish,
     "steps": _nothing.steps,
@@ -84,7 +94,7 @@ _OFFERED: Final[dict[str, Any]] = {
 
 def instead_of(name: str, error: Exception) -> Any:
     """A replacement for what could not be loaded; it can be called."""
-    if name not in _OFFERED or not cannot_load(error):
+    if name.startswith("_") or not cannot_load(error):
         raise error
     if not _said:
         _said.add(name)
@@ -94,4 +104,4 @@ def instead_of(name: str, error: Exception) -> Any:
             logging.getLogger("runwatch").warning("%s", message)
         elif sys.stderr is not None:
             sys.stderr.write(f"{message}\n")
-    return _OFFERED[name]
+    return _OFFERED.get(name, Nothing)  # wandb's functions and types

@@ -226,6 +226,11 @@ def place_of(address: str) -> str:
     return f"{'grpc://' if is_direct else ''}{place[0]}:{place[1]}{path}"
 
 
+def is_same_head(one: str, other: str) -> bool:
+    """Whether two addresses of heads are spellings of one."""
+    return one == other or bool(one and other) and place_of(one) == place_of(other)
+
+
 def split_token(head: str) -> tuple[str, str]:
     """The address without query and fragment, and the token in it: people copy the whole link."""
     if "?" not in head and "#" not in head:

@@ -211,6 +211,25 @@ _TOLD: Final[list[tuple[str, float, dict[str, Any]]]] = [
     ("config", 39, {"part": "user", "values": {"lr": 0.1, "layers": [1, 2], "total_steps": 100}}),
     ("config", 39, {"part": "software", "values": {"python": "3.11"}}),
     ("config", 39, {"part": "system", "values": {"cpus": 2}}),
+    ("console", 45, {"stream": "out", "lines": ["epoch 1", "epoch 2"], "after_ms": [0, 250]}),
+    (
+        "console",
+        50,
+        {"stream": "err", "lines": ["warn"], "left_out_lines": 5, "left_out_bytes": 90},
+    ),
+    (
+        "exception",
+        55,
+        {
+            "type": "ValueError",
+            "message": "no",
+            "text": "Traceback (most recent call last):\n  …\nValueError: no",
+            "thread": "loader",
+            "frames": ["train.py:7:step"],
+            "left_out_frames": 2,
+            "local_variables": [{"x": "1"}],
+        },
+    ),
     ("log", 50, {"name": "note", "value": {"deep": [1, None, {"x": "y"}]}}),
     ("goodput_entry", 60, {"logger": "log", "entry": {"job_name": "llama", "note": 1}}),
 ]

@@ -11,6 +11,7 @@
     ["section[aria-label^=What] li button", "something that happened"],
     [".menu input[type=checkbox]", "a metric"],
     [".parts summary", "a branch"],
+    [".list .row a", "the time of a line"], [".list .row button", "an exception"],
     [".lanes", ""], ["[role=application]", ""], ["svg[tabindex]", ""],
   ];
 

@@ -147,6 +147,7 @@ CONTROLS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "link Config",
             "link Devices",
             "link Goodput",
+            "link Logs",
             "link Metrics",
             "link Processes",
             "link Profiles",
@@ -214,6 +215,7 @@ CONTROLS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "link Open the profiles",
             "link See the stacks",
         ),
+        "test_a_moment_leads_to_the_log_of_that_time": ("link See the log of that time",),
         "test_a_drag_is_dropped_with_escape": ("timeline (Escape)",),
     },
     "goodput": {
@@ -265,6 +267,25 @@ CONTROLS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             "heat map (ArrowUp)",
             "heat map (Enter)",
         ),
+    },
+    "logs": {
+        "test_lines_are_searched_and_chosen": (
+            "area Log",
+            "choice Attempt",
+            "choice Stream",
+            "field Rank",
+            "field Search the log",
+        ),
+        "test_an_exception_is_open_and_can_be_folded": ("button an exception",),
+        "test_a_line_leads_to_its_moment_and_back": (
+            "button To the end",
+            "link the time of a line",
+        ),
+        "test_what_is_not_said_is_not_found": (
+            "button Show all lines",
+            "button Whole run",
+        ),
+        "test_the_log_of_a_run_that_goes_on_can_be_followed": ("button Follow",),
     },
     "stacks": {
         "test_an_incident_names_the_rank_and_shows_its_stack_first": (

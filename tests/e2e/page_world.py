@@ -140,6 +140,7 @@ def attempt(
             span = spanned(batch, 4, span, clock_ns, waited_ns, step)
         span = spanned(batch, 1, span, clock_ns, took_ns, step)
         clock_ns += took_ns
+        batch.events.append(printed(clock_ns, f"step {step} of rank {rank}, attempt {number}"))
         for i, name in enumerate(names):
             batch.points.append(i + 1, clock_ns, step, value(name, step, rank))
         if step % 50 == 49:
@@ -147,6 +148,21 @@ def attempt(
             clock_ns += 8 * SECOND
     batch.events += [Event(clock_ns, kind, body, scope=1) for kind, body in ends]
     yield journal.closed(batch)
+
+
+def printed(at_ns: int, *lines: str, stream: str = "out", **more: int) -> Event:
+    return Event(at_ns, "console", {"stream": stream, "lines": list(lines), **more}, scope=1)
+
+
+def fallen(at_ns: int) -> list[Event]:
+    """What rank 3 said before it was killed."""
+    text = 'Traceback (most recent call last):\n  File "train.py", line 7\nMemoryError: no room'
+    told = {"type": "MemoryError", "message": "no room", "text": text, "thread": "MainThread"}
+    more = {"left_out_lines": 1200, "left_out_bytes": 90_000}
+    return [
+        printed(at_ns, "the allocator is nearly full", stream="err", **more),
+        Event(at_ns + SECOND, "exception", told, scope=1),
+    ]
 
 
 def spanned(batch: Batch, name: int, span: int, start_ns: int, took_ns: int, step: int) -> int:
@@ -181,7 +197,8 @@ def training(start_ns: int, root: Path) -> Iterator[Batch]:
     second_ns = start_ns + 9 * MINUTE
     warning = {"category": "UserWarning", "message": "the gradient overflowed; scale halved"}
     for rank in range(RANKS):
-        yield from attempt(1, rank, start_ns, range(130), [], [])
+        last_words = fallen(start_ns + 2 * MINUTE) if rank == 3 else []
+        yield from attempt(1, rank, start_ns, range(130), [], last_words)
         said = [("warning", warning)] if rank in (0, 3) else []
         done = ("run_end", {"status": "completed", "explicit": True})
         told = list(profiled(start_ns, root)) if rank == 0 else []

@@ -8,15 +8,18 @@ from runwatch.testing import until
 from tests.e2e.browsing import Visitor, needs_browser, needs_page
 
 pytestmark = [needs_browser, needs_page, pytest.mark.xdist_group("page")]
-TABS = ("timeline", "goodput", "metrics", "devices", "stacks", "profiles", "processes", "config")
+TABS = (
+    "timeline", "goodput", "metrics", "devices", "logs", "stacks", "profiles", "processes",
+    "config",
+)  # fmt: skip
 LLAMA = "run/run-llama"
 
 
 @pytest.mark.parametrize("tab", [*TABS[1:], "cluster"])
 def test_anyone_can_use_it_in_any_light_and_on_a_phone(page: Visitor, tab: str) -> None:
     page.go("cluster" if tab == "cluster" else f"{LLAMA}/{tab}")
-    page.see("document.querySelector('main h2, main article') && !document.body.innerText"
-             ".includes('Loading …')")  # fmt: skip
+    page.see("document.querySelector('main h2, main article, main .list') &&"
+             "!document.body.innerText.includes('Loading …')")  # fmt: skip
     page.check_accessible()
     page.theme("dark")
     page.check_accessible()
@@ -31,6 +34,7 @@ def test_anyone_can_use_it_in_any_light_and_on_a_phone(page: Visitor, tab: str) 
     ("tab", "words"),
     [
         ("devices", "No device reported for this run"),
+        ("logs", "This run has recorded no lines"),
         ("stacks", "No stacks of this run yet"),
         ("profiles", "No profiles of this run yet"),
         ("processes", "No warning and no exit."),

@@ -265,6 +265,21 @@ def test_where_nothing_can_be_recorded_the_command_runs(place: str, tmp_path: Pa
     assert with_us == without
 
 
+def test_where_no_thread_can_be_started_the_command_runs(tmp_path: Path) -> None:
+    """As under a limit of the user's processes: the pipes are still read."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import threading\n"
+        "def start(self): raise RuntimeError('can\\'t start new thread')\n"
+        "threading.Thread.start = start\n"
+    )
+    path = os.pathsep.join([str(tmp_path), environment(tmp_path)["PYTHONPATH"]])
+    script = "cat; seq 100000; echo err >&2; exit 3"
+    without, with_us = both(
+        ["sh", "-c", script], tmp_path, given=b"given", more={"PYTHONPATH": path}
+    )
+    assert with_us == without
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
 def test_on_a_full_disk_the_command_runs(tmp_path: Path) -> None:
     disk = tmp_path / "disk"

@@ -178,6 +178,20 @@ with loop("saves") as net:
         learn(net, batch, update)
         torch.save({"net": net.state_dict(), "slow": Slow()}, sys.argv[1] + "/saved.pt")
 
+with contextlib.suppress(ImportError), loop("accelerate") as net:
+    from accelerate import Accelerator
+    helper = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    net, update, batches = helper.prepare(net, sgd(net), DataLoader(data, 2))
+    for epoch in range(2):
+        for batch in batches:
+            with helper.accumulate(net):
+                helper.backward(net(batch[0]).sum())
+                update.step()
+                update.zero_grad()
+        helper.log({"loss": 0.5, "note": "as a tracker would get it"}, step=epoch)
+    helper.save_state(sys.argv[1] + "/state")
+    helper.load_state(sys.argv[1] + "/state")
+
 with loop("only-loading"):
     for batch in DataLoader(data, 4):
         pass
@@ -196,6 +210,7 @@ EXPECTED = {
     "elsewhere": range(6),
     "workers": range(6),
     "saves": range(6),
+    "accelerate": range(12),
     "only-loading": range(0),
 }
 
@@ -217,6 +232,13 @@ def test_a_loop_has_as_many_steps_as_it_takes(name: str, loops: Ran) -> None:
     assert len(seconds(told, "checkpoint_save")) == (6 if name == "saves" else 0)
     by_loader = name not in ("gan-alone", "resumed", "only-loading")
     assert len(told.values("data_wait_seconds")) == (len(EXPECTED[name]) if by_loader else 0)
+
+
+@needs("accelerate")
+def test_what_accelerate_logs_and_saves_is_told(loops: Ran) -> None:
+    (told,) = (s for s in loops.stories if s.bodies("run_start")[0]["name"] == "accelerate")
+    assert at(told, "loss") == [0, 1]
+    assert spans(told, "checkpoint_save") == spans(told, "checkpoint_restore") == 1
 
 
 # ── trainers ──────────────────────────────────────────────────────────────────────────────────

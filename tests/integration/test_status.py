@@ -247,8 +247,7 @@ def test_a_head_that_is_not_reached(place: Place) -> None:
 def test_a_node_that_may_only_send_is_well(place: Place) -> None:
     """Often only the port for agents is open to it."""
     place.direct = True
-    place.http_port = next(p for p in iter(free_port, 0) if p != place.grpc_port - 1)
-    place.begin()
+    place.begin("--http-port", "-1")
     place.start_agent(place.address)
     answer = place.wait_until_sending()
     assert answer["head"]["state"] == "refused" and answer["well"]

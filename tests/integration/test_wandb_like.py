@@ -109,3 +109,27 @@ def test_a_program_that_fails(tmp_path: Path) -> None:
     _, (story,) = stories(FAILS, tmp_path, code=1)
     assert story.end["status"] == "failed"
     assert "this went wrong" in str(story.end["exception"])
+
+
+def test_a_program_without_a_free_descriptor_goes_on(tmp_path: Path) -> None:
+    done = run_program(
+        """
+        import os, resource
+        import runwatch as wandb
+        import logging
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+        wandb.login()
+        run = wandb.init(project="p", name="x", config={"a": 1})
+        wandb.config.update({"b": 2})
+        run.define_metric("loss", summary="min")
+        run.log({"loss": 1.0, "h": wandb.Histogram([1, 2])}, step=3, commit=False)
+        run.summary["best"] = 1
+        wandb.watch(None)
+        wandb.alert("x", "y")
+        wandb.finish(exit_code=0)
+        print(wandb.run, hasattr(wandb, "__wrapped__"))
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stdout) == (0, "None False\n"), done.stderr
+    assert done.stderr.count("nothing is recorded") == 1

@@ -55,8 +55,11 @@ ALL = (
     Program("torch_sync", 250),
     Program("torch_loader", 150),
     Program("torch_trainer", 200, 50),
+    Program("torch_hooked", 200, 0, ("1",)),
+    Program("torch_hooked", 200, 50, ("4",)),
 )
-"""A loader's are milliseconds for a batch, and how often the loss is read."""
+"""A loader's are milliseconds for a batch, and how often the loss is read; torch_hooked's is how many
+batches a step has."""
 
 
 @dataclass(frozen=True)

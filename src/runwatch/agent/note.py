@@ -92,7 +92,9 @@ class AgentNote:
     """0 while the agent runs, and if it was killed."""
     written_ns: int = 0
     reached: Mapping[JournalId, Position] = field(default_factory=dict)
-    """How far the head has each journal."""
+    """How far every head that it is for has each journal."""
+    reached_at: Mapping[str, Mapping[JournalId, Position]] = field(default_factory=dict)
+    """The same by the head's address, for the journals of agents: those may be for several."""
 
 
 def note_name(host: str) -> str:
@@ -137,6 +139,7 @@ class StatusNote:
             aside_count=len(aside),
             dropped_records=dropped_records,
             reached=senders.acknowledged(),
+            reached_at=senders.acknowledged_at(),
             ended_ns=self._clock.wall_ns() if ended else 0,
         )
 
@@ -149,7 +152,13 @@ class StatusNote:
         moved = sender.has_moved
         return HeadState(sender.address, sender.is_own, connected, problem, changed_ns, moved)
 
-    def write(self, *, reached: Mapping[JournalId, Position], **facts: Any) -> None:
+    def write(
+        self,
+        *,
+        reached: Mapping[JournalId, Position],
+        reached_at: Mapping[str, Mapping[JournalId, Position]] | None = None,
+        **facts: Any,
+    ) -> None:
         last, now_ns, wall_ns = self._last, self._clock.mono_ns(), self._clock.wall_ns()
         now = replace(last, **facts)
         if now.connected != last.connected:
@@ -164,7 +173,8 @@ class StatusNote:
         self._progress_ns = now_ns + int(PROGRESS_SECONDS * 1e9)
         newest = sorted(reached, reverse=True)[:MOST_JOURNALS]
         kept = {name: reached[name] for name in newest}
-        written = {"version": VERSION, **asdict(replace(now, reached=kept, written_ns=wall_ns))}
+        full = replace(now, reached=kept, reached_at=reached_at or {}, written_ns=wall_ns)
+        written = {"version": VERSION, **asdict(full)}
         with suppress(OSError), shelf(self._root, FOLDER) as folder:
             folder.write(self._name, json.dumps(written).encode())
 
@@ -183,7 +193,7 @@ def _note(written: Mapping[str, Any]) -> AgentNote:
     known = {
         name: type(fresh)(written.get(name, fresh))
         for name, fresh in asdict(_EMPTY).items()
-        if name not in ("aside", "reached", "heads")
+        if name not in ("aside", "reached", "reached_at", "heads")
     }
     aside = tuple(
         LeftAside(
@@ -203,8 +213,13 @@ def _note(written: Mapping[str, Any]) -> AgentNote:
         **known,
         heads=heads or _only(known),
         aside=aside,
-        reached={JournalId(str(name)): Position(int(at)) for name, at in reached.items()},
+        reached=_positions(reached),
+        reached_at={str(k): _positions(v) for k, v in dict(written.get("reached_at", {})).items()},
     )
+
+
+def _positions(written: Mapping[str, Any]) -> dict[JournalId, Position]:
+    return {JournalId(str(name)): Position(int(at)) for name, at in written.items()}
 
 
 def _only(known: Mapping[str, Any]) -> tuple[HeadState, ...]:

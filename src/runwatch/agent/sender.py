@@ -150,7 +150,7 @@ class Sender:
         """One that is offered, the newest first; after a refusal the next one."""
         if self.shipper.problem.startswith(_REFUSED):
             self._turn += 1
-        words = [word for word in self._words() if word]
+        words = self._words()
         return words[self._turn % len(words)] if words else ""
 
     def _words(self) -> list[str]:
@@ -159,9 +159,10 @@ class Sender:
             words.append(self._own_token())
         for (token, file), journal in reversed(list(self._offers.items())):
             words.append(self._in_file(file, journal) if file else token)
-        if self.key[1] == os.geteuid():
+        words = [word for word in dict.fromkeys(words) if word]
+        if not words and self.key[1] == os.geteuid():  # one that a head of this user left in a note
             words.append(token_for(self.address, self._settings.root))
-        return list(dict.fromkeys(words))
+        return words
 
     def _own_token(self) -> str:
         """Of the settings; a file is read again, since tokens are renewed."""

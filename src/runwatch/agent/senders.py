@@ -294,6 +294,15 @@ class Senders:
                 del reached[journal]
         return reached
 
+    def acknowledged_at(self) -> dict[str, dict[JournalId, Position]]:
+        """By head, for the journals that may be for several."""
+        reached: dict[str, dict[JournalId, Position]] = {}
+        for sender in self.all():
+            have = sender.shipper.acknowledged
+            here = {name: have[name] for name in list(self._several) if name in have}
+            reached.setdefault(sender.address, {}).update(here)
+        return reached
+
     def _all_have(self, journal: JournalId, destination: Destination) -> bool:
         for head in destination.heads:
             sender = self._taker(place_of(head.address), destination.uid)

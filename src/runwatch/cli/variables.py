@@ -51,7 +51,7 @@ PROGRAM: Final = (
     Variable("RUNWATCH_SEGMENT_BYTES", str(DEFAULT_SEGMENT_BYTES), "size of a journal's files"),
     Variable("RUNWATCH_JOURNAL_BYTES", str(DEFAULT_BUDGET_BYTES), "disk for one process's journal"),
     Variable("RUNWATCH_EXEC", "", "set by `runwatch exec` for what it starts: its socket"),
-    Variable("RUNWATCH_EXEC_RANK", "", "set by `runwatch exec` if itself is a rank: which"),
+    Variable("RUNWATCH_EXEC_RANK", "", "set by `runwatch exec`: whose output goes its own way"),
     Variable("RUNWATCH_GOODPUT_ACCOUNT", "", "1: the goodput drop-in also uploads our own account"),
     Variable("RUNWATCH_XPROF_ADDRESS", "127.0.0.1", "where the mldiagnostics drop-in listens"),
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from runwatch.launcher.naming import name_of
-from runwatch.sdk.identity import attempt_key
+from runwatch.sdk.identity import attempt_key, scheduled_name
 from runwatch.sdk.launched import ADDRESS, RANK_OF_WRAPPER, rank_in
 from runwatch.sdk.switches import is_off
 
@@ -43,7 +43,7 @@ def for_command(
     if options.name:
         made["RUNWATCH_NAME"] = made["RUNWATCH_RUN_ID"] = options.name
     else:
-        made.setdefault("RUNWATCH_NAME", name_of(command))
+        made.setdefault("RUNWATCH_NAME", scheduled_name(environment) or name_of(command))
     given = {
         "RUNWATCH_RUN_ID": options.id,
         "RUNWATCH_GROUP": options.group,

@@ -36,6 +36,8 @@ class Outlet:
     target: int
     source: int
     inner: int
+    is_relayed: bool = False
+    """A thread of ours passes on what comes, and closes it at the end."""
     mirror: Mirror | None = None
     """If it is a terminal."""
 
@@ -74,7 +76,7 @@ def outlet(stream: Stream, numbers: tuple[int, ...], target: int) -> Outlet:
     if not os.isatty(target):
         return Outlet(stream, numbers, target, *_pipe())
     source, inner = ptys.like(target)
-    return Outlet(stream, numbers, target, source, inner, Mirror(target, source))
+    return Outlet(stream, numbers, target, source, inner, mirror=Mirror(target, source))
 
 
 def inner_numbers(made: list[Outlet]) -> Iterator[tuple[int, int]]:

@@ -27,7 +27,7 @@ from runwatch.launcher.environment import Options
 from runwatch.launcher.outlets import Outlet, outlet
 from runwatch.launcher.relay import Relay, drained
 from runwatch.launcher.wrapper import PASSED
-from runwatch.sdk.guard import guarded
+from runwatch.sdk.guard import attempt, guarded
 
 if TYPE_CHECKING:
     from runwatch.launcher.chronicle import Chronicle
@@ -64,11 +64,13 @@ class Scribe:
     def run(self) -> None:
         for each in self._main:
             self._relay(each, None)
-        self._sentry()
+        # Without one of these the command is less well recorded, and runs as well.
+        attempt("watch signals", None, self._sentry)
         if self._desk is not None:
-            self._desk.serve({"pipes": self._pipes, "run": self._run_begun})
+            answers = {"pipes": self._pipes, "run": self._run_begun}
+            attempt("answer processes", None, partial(self._desk.serve, answers))
         recorder = threading.Thread(target=self._begin, daemon=True)
-        recorder.start()
+        attempt("record the command", None, recorder.start)
         ended = self._wait()
         drained(self._all(), lambda: time.sleep(DRAIN_SECONDS))
         with contextlib.suppress(OSError):
@@ -77,10 +79,11 @@ class Scribe:
         if self._desk is not None:
             self._desk.remove()
         finisher = threading.Thread(target=self._finish, args=(recorder, ended), daemon=True)
-        finisher.start()
-        finisher.join(LATE_SECONDS)
-        if not finisher.is_alive() and self._chronicle is not None:
-            self._chronicle.say_farewell()
+        attempt("record the end", None, finisher.start)
+        if finisher.ident is not None:
+            finisher.join(LATE_SECONDS)
+            if not finisher.is_alive() and self._chronicle is not None:
+                self._chronicle.say_farewell()
         self._line.close()  # the wrapper ends
         for relay in self._all():
             relay.join()
@@ -99,7 +102,8 @@ class Scribe:
         chronicle.begin()
 
     def _finish(self, recorder: threading.Thread, ended: Ended) -> None:
-        recorder.join()
+        if recorder.ident is not None:
+            recorder.join()
         if self._chronicle is not None:
             self._chronicle.end(ended)
 
@@ -109,8 +113,9 @@ class Scribe:
         each.close_inner()
         relay = Relay(each, partial(self._feed, rank, each.stream), self._let_go)
         with self._lock:
+            relay.start()
+            each.is_relayed = True
             self._relays.append(relay)
-        relay.start()
 
     def _feed(self, rank: int | None, stream: Stream, data: bytes) -> None:
         if self._chronicle is None:

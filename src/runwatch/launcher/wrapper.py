@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from runwatch.launcher import outlets
+from runwatch.launcher import outlets, plain
 from runwatch.launcher.desk import Desk
 from runwatch.launcher.ended import Ended
 from runwatch.launcher.environment import Options, for_command, is_inside
@@ -118,6 +118,7 @@ def _desk() -> Desk | None:
 def _be_scribe(
     options: Options, words: list[str], ready: _Ready, inherited: Sequence[int]
 ) -> NoReturn:
+    is_done = False
     try:
         ready.ours.close()
         for number in inherited:
@@ -125,8 +126,13 @@ def _be_scribe(
         from runwatch.launcher import scribe  # the command does not wait for what this loads
 
         scribe.main(options, words, ready.environment, ready.made, ready.desk, ready.theirs)
+        is_done = True
     finally:
-        os._exit(0)
+        try:
+            if not is_done:
+                plain.relay(ready.made, ready.theirs)
+        finally:
+            os._exit(0)
 
 
 def _be_command(words: list[str], ready: _Ready, mask: Mask) -> NoReturn:

@@ -22,15 +22,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from runwatch.clock import tick_of, tick_shift
 from runwatch.journal.segment import (
+    SPAN,
+    SPAN_BODY,
     STEP_BEGIN_HEAD,
     STEP_END_HEAD,
+    seal,
     step_begin,
     step_end,
     step_span,
 )
 from runwatch.journal.undivided import undivided
 from runwatch.journal.writer import ONE_THREAD_AT_A_TIME, JournalWriter
-from runwatch.record import NO_STEP
+from runwatch.record import BEGIN, END, NO_STEP
 from runwatch.sdk.guard import attempt, guarded
 from runwatch.sdk.kinds import DATA_LOADING
 from runwatch.sdk.step import DATA_WAIT_SECONDS, STEP, STEP_SECONDS, Step, elapsed
@@ -46,6 +49,7 @@ Place = mmap | bytearray
 # Native byte order: each word is stored in one go.  Used only where that is the journal's order.
 _put_begin = Struct("qqq").pack_into
 _put_end = Struct("qqqqq").pack_into
+_put_turn = Struct("qqqqqqqq").pack_into
 _LARGE: Final = 1 << 62
 
 
@@ -122,6 +126,9 @@ class QuickStep(Step):
         self.idle = True
 
 
+# ── steps whose times are known already: hooks tell them ──────────────────────────────────────
+
+
 @undivided
 def place_begin(run: Run, journal: JournalWriter, number: int, begin: int) -> None:
     """A step that began at this tick, perhaps a while ago."""
@@ -147,6 +154,45 @@ def place_end(
         _put_end(journal._map, offset, STEP_END_HEAD, number, begin, asked, ended)
     else:
         _append(run, journal, step_end(number, begin, asked, ended))
+
+
+@undivided
+def place_turn(
+    run: Run,
+    journal: JournalWriter,
+    number: int,
+    begin: int,
+    asked: int,
+    ended: int,
+    next_begin: int,
+    put: Put = _put_turn,
+    end_head: int = STEP_END_HEAD,
+    begin_head: int = STEP_BEGIN_HEAD,
+) -> None:
+    """A step's end and the begin of the next one, in one go."""
+    offset = journal._offset  # from here to `put` there is no call, so it is one step
+    end = offset + 64
+    if ONE_THREAD_AT_A_TIME and end <= journal._plain_room:
+        journal._offset = end
+        journal._placed += 1
+        put(
+            journal._map, offset,
+            end_head, number, begin, asked, ended, begin_head, number + 1, next_begin,
+        )  # fmt: skip
+    else:
+        place_end(run, journal, number, begin, asked, ended)
+        place_begin(run, journal, number + 1, next_begin)
+
+
+@guarded("record a wait")
+def place_span(
+    run: Run, journal: JournalWriter, name: int, begin: int, ended: int, step: int
+) -> None:
+    """A span between these ticks."""
+    span, shift = journal.new_span(), journal._tick_shift
+    edges = ((begin, BEGIN), (ended, END))
+    bodies = [SPAN_BODY.pack(5, SPAN, t + shift, step, name, span, edge) for t, edge in edges]
+    journal._append(b"".join(map(seal, bodies)), 2)
 
 
 def any_step(run: Run, number: object) -> Step:

@@ -116,7 +116,7 @@ class Evidence:
     queues: dict[JournalId, tuple[int, JobQueued]] = field(default_factory=dict)
     """The first word of a scheduler about each job, and when it came."""
     left: dict[Key, int] = field(default_factory=dict)
-    """When a launcher went over to another run."""
+    """When a process went over to another run."""
     alive: frozenset[JournalId] = frozenset()
     gone: frozenset[JournalId] = frozenset()
     forks: list[EventRow] = field(default_factory=list)
@@ -153,9 +153,9 @@ class Evidence:
             self.queues[journal] = time_ns, queued
 
     def has_left(self, row: ProcessRow) -> bool:
-        """Whether it is a launcher whose command belongs to another run; it may have come back."""
+        """Whether it went over to another run; a launcher's command may have come back."""
         key = row.journal, row.run
-        return key in self.left and self.left[key] > max(self.starts.get(key, [0]))
+        return key in self.left and self.left[key] >= max(self.starts.get(key, [0]))
 
     def started_ns(self, row: ProcessRow) -> int:
         return min(self.starts.get((row.journal, row.run), [row.start_ns]))

@@ -21,7 +21,7 @@ class Entry:
     """A line, or an exception with its whole traceback."""
 
     id: str
-    """The same in every answer: journal, time and place in its record."""
+    """The same in every answer: journal, rank, time and place in its record."""
     time_ns: int
     rank: int
     host: str
@@ -130,7 +130,7 @@ def _entry(
     exception: ExceptionTold | None = None,
 ) -> Entry:
     return Entry(
-        f"{event.journal}:{event.time_ns}:{source}:{number}",
+        f"{event.journal}:{event.rank}:{event.time_ns}:{source}:{number}",
         time_ns,
         event.rank,
         event.host,

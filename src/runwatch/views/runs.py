@@ -103,6 +103,8 @@ class RunSummary:
     stalled: bool = False
     """The run stands still; `reason` says why, as far as that is known."""
     user: str = ""
+    by_exec: bool = False
+    """`runwatch exec` started it: what is known of it is what hooks saw."""
 
     @property
     def shown_state(self) -> ShownState:
@@ -132,16 +134,11 @@ def process_states(
     evidence = Evidence(alive=frozenset(alive), gone=frozenset(gone))
     for event in events:
         evidence.add(event)
-    everyone = [
-        row
-        for members in by_run(processes).values()
-        for row in members
-        if not evidence.has_left(row)
-    ]
+    everyone = [row for members in by_run(processes).values() for row in members]
     evidence.heirs = heirs(everyone, evidence.forks)
     numbers = attempts(everyone)
     moved = clock_moves(everyone)
-    rows = [row for row in everyone if row.role != "child"]
+    rows = [row for row in everyone if row.role != "child" and not evidence.has_left(row)]
     window_ns = int(alive_window_s * 1e9)
     states = [
         _process_state(row, numbers[row.journal, row.run], evidence, now_ns, window_ns)
@@ -360,6 +357,7 @@ def _summary(run: RunId, members: Sequence[ProcessState], last_step: int | None)
         last_step=last_step,
         processes=newest.processes,
         user=next((member.user for member in newest_first if member.user), ""),
+        by_exec=any(member.is_launcher for member in members if member.attempt == current),
     )
 
 

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from runwatch.views.divergence import Divergence
+from runwatch.views.runs import RunSummary
 
-WarningCode = Literal["loss_nonfinite"]
+WarningCode = Literal["loss_nonfinite", "no_steps"]
+Weight = Literal["warning", "note"]
+"""A note explains what is shown, and is no alarm."""
+PATIENCE_NS: Final = 60_000_000_000
+"""A run that goes on may take this long until its first step."""
+NO_LOOP: Final = "no steps seen: no known framework loop"
+NOT_MARKED: Final = (
+    "no steps seen: the program marks none (`run.steps`), and was not started by `runwatch exec`"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +27,18 @@ class RunWarning:
     time_ns: int
     """Since when."""
     step: int | None = None
+    weight: Weight = "warning"
 
 
 def of_losses(diverged: Iterable[Divergence]) -> list[RunWarning]:
     return [RunWarning("loss_nonfinite", d.text, d.since_ns, d.step) for d in diverged]
+
+
+def of_steps(run: RunSummary) -> list[RunWarning]:
+    """Without steps much cannot be told: what is productive, whether it hangs, how far it is."""
+    if run.last_step is not None or (
+        run.state == "running" and run.last_ns - run.started_ns < PATIENCE_NS
+    ):
+        return []
+    text = NO_LOOP if run.by_exec else NOT_MARKED
+    return [RunWarning("no_steps", text, run.started_ns, weight="note")]

@@ -115,13 +115,13 @@ def test_what_lies_behind_the_place_that_a_head_has_waits(tmp_path: Path, is_clo
     if is_closed:
         writer.close()
     found = survey(tmp_path, "node", {})
-    backlog = found.hosts["node"]
+    backlog = found.hosts["node", ""]
     assert (found.count, backlog.journals, backlog.sender) == (1, 1, "nobody")
     everything = backlog.bytes
     assert 100 * 40 < everything < 40_000
     name = JournalId("6553f100-node-7-a1")
     half = {name: position(0, 128 + everything // 2)}
-    assert survey(tmp_path, "node", half).hosts["node"].bytes == everything - everything // 2
+    assert survey(tmp_path, "node", half).hosts["node", ""].bytes == everything - everything // 2
     assert survey(tmp_path, "node", {name: position(0, 128 + everything)}).hosts == {}
     (tmp_path / "journals" / name / "stored").write_text(str(position(0, 128 + everything)))
     assert survey(tmp_path, "node", {}).hosts == {}, "the note beside the journal counts, too"
@@ -138,9 +138,9 @@ def test_segments_that_follow_count_whole(tmp_path: Path) -> None:
     assert len(segments) > 1
     whole = sum(path.stat().st_size - 128 for path in segments)
     name = JournalId(segments[0].parent.name)
-    found = survey(tmp_path, "node", {}).hosts["node"].bytes
+    found = survey(tmp_path, "node", {}).hosts["node", ""].bytes
     assert abs(found - whole) <= 16 * len(segments)
-    second = survey(tmp_path, "node", {name: Position(1 << 32)}).hosts["node"].bytes
+    second = survey(tmp_path, "node", {name: Position(1 << 32)}).hosts["node", ""].bytes
     assert second < found
 
 
@@ -155,7 +155,7 @@ def test_damage_and_strangers_stay_with_their_journal(tmp_path: Path) -> None:
     places[3].symlink_to("/etc")
     (tmp_path / "journals" / "a-file").write_text("x")
     found = survey(tmp_path, "node", {})
-    assert found.hosts["node"].journals == 1
+    assert found.hosts["node", ""].journals == 1
     assert {each["journal"] for each in found.unreadable} >= {"bad-0", "bad-1", "bad-2", "bad-3"}
 
 

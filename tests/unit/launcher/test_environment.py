@@ -16,14 +16,12 @@ def test_a_command_gets_a_name_a_key_and_hooks() -> None:
     assert made["RUNWATCH_NAME"] == "train" and "RUNWATCH_RUN_ID" not in made
     assert made["RUNWATCH_ATTEMPT"].startswith("exec-")
     assert (made["RUNWATCH_EXEC"], made["RUNWATCH_AUTO"], made["HOME"]) == ("/run/x", "1", "/h")
-    assert made["KINETO_USE_DAEMON"] == "1"
     assert made["PYTHONPATH"].split(os.pathsep)[0] == BOOT
 
 
 def test_what_the_user_says_comes_first() -> None:
     given = {
-        "RUNWATCH_NAME": "mine", "RUNWATCH_ATTEMPT": "3", "KINETO_USE_DAEMON": "0",
-        "RUNWATCH_AUTO": "off",
+        "RUNWATCH_NAME": "mine", "RUNWATCH_ATTEMPT": "3", "RUNWATCH_AUTO": "off",
     }  # fmt: skip
     made = for_command(Options(), COMMAND, "", given)
     assert {name: made[name] for name in given} == {**given, "RUNWATCH_AUTO": "0"}
@@ -53,12 +51,12 @@ def test_the_path_of_the_user_is_kept(before: str) -> None:
 
 
 def test_processes_that_a_scheduler_started_together_keep_its_key() -> None:
-    made = for_command(Options(), COMMAND, "", {"SLURM_JOB_ID": "77", "SLURM_PROCID": "3"})
-    assert "RUNWATCH_ATTEMPT" not in made
+    given = {"SLURM_JOB_ID": "77", "SLURM_JOB_NAME": "night", "SLURM_PROCID": "3"}
+    made = for_command(Options(), COMMAND, "", given)
+    assert ("RUNWATCH_ATTEMPT" in made, made["RUNWATCH_NAME"]) == (False, "night")
     assert made["RUNWATCH_EXEC_RANK"] == "3"
 
 
 def test_without_hooks_and_console_nothing_is_put_before_the_program() -> None:
     made = for_command(Options(hooks=False, console=False), COMMAND, "", {})
-    assert "PYTHONPATH" not in made and "KINETO_USE_DAEMON" not in made
-    assert made["RUNWATCH_AUTO"] == "0"
+    assert ("PYTHONPATH" in made, made["RUNWATCH_AUTO"]) == (False, "0")

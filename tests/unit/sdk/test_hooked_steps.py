@@ -43,14 +43,11 @@ class Program:
 
     def batch(self, seconds: float = 0.0) -> None:
         asked = self.clock.mono_ns()
-        self.loop.asks(asked)
         self.clock.advance(seconds)
-        self.loop.comes(asked, self.clock.mono_ns())
+        self.loop.batch(asked, self.clock.mono_ns())
 
     def no_more(self) -> None:
-        now = self.clock.mono_ns()
-        self.loop.asks(now)
-        self.loop.over(now, now)
+        self.loop.no_batch(self.clock.mono_ns())
 
     def update(self, optimizer: object, seconds: float = 1.0) -> None:
         self.loop.begins_at(self.clock.mono_ns())
@@ -98,8 +95,8 @@ def test_gradients_of_several_batches_are_one_step(
     program.no_more()
     told = story()
     assert steps(told) == {0: 6.5, 1: 6.5}
-    waits = [b["seconds"] for b in told.bodies("elapsed") if b["name"] == "data_loading"]
-    assert waits == [0.5] * 6  # and the first of each step is the step's own
+    waits = [e.edge for e in told.edges if e.name == "data_loading"]
+    assert waits == [BEGIN, END] * 6  # and the first of each step is the step's own
 
 
 @pytest.mark.parametrize("batches", [True, False])

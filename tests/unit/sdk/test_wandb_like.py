@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,29 @@ def test_rows_count_up(story: Callable[[], Story]) -> None:
     told = story()
     assert told.steps("loss") == [0, 1, 2, 10]
     assert told.steps("acc") == [1, 10, 11, 20]
+
+
+def test_the_step_is_a_number_and_a_call(story: Callable[[], Story]) -> None:
+    run = begin(project="p", name="steps")
+    run.log({"loss": 1.0})
+    assert (run.step, run.step % 2, pickle.loads(pickle.dumps(run.step))) == (1, 1, 1)
+    wandb.log({"loss": 2.0}, step=run.step)
+    with run.step(7):
+        assert run.step == 7
+        run.log({"loss": 3.0})
+    for step, _ in run.steps("ab", start=8):
+        assert run.step == step
+    told = story()
+    assert told.steps("loss") == [0, 1, 7]
+    assert [e.step for e in told.edges if e.name == "step"] == [7, 7, 8, 8, 9, 9]
+    assert told.warnings == {}
+
+
+def test_what_programs_print_of_a_run(tmp_path: Path) -> None:
+    run = begin(project="p", name="printed", dir=tmp_path)
+    told = (run.id, run.name, run.project, run.entity, run.url, run.get_url(), run.dir, run.path)
+    assert all(isinstance(word, str) for word in told)
+    assert not hasattr(run, "no_such_thing")
 
 
 def test_what_is_logged_may_be_deep_or_no_number(story: Callable[[], Story]) -> None:

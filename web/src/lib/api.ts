@@ -18,6 +18,7 @@ import type {
   IncidentDetail,
   IncidentList,
   LatestList,
+  LogPage,
   MetricList,
   NewCapture,
   NewShare,
@@ -116,6 +117,8 @@ export const latest = (id: string, query: Query = {}, signal?: AbortSignal) =>
   ask<LatestList>(`${of(id)}/latest`, query, signal);
 export const events = (id: string, query: Query = {}, signal?: AbortSignal) =>
   ask<EventList>(`${of(id)}/events`, query, signal);
+export const logs = (id: string, query: Query = {}, signal?: AbortSignal) =>
+  ask<LogPage>(`${of(id)}/logs`, query, signal);
 export const processes = (id: string, signal?: AbortSignal) =>
   ask<ProcessList>(`${of(id)}/processes`, {}, signal);
 /** Goodput of several runs together. */

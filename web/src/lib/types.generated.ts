@@ -1470,6 +1470,8 @@ export interface components {
             over_time: components["schemas"]["BucketInfo"][] | null;
             /** @default [] */
             ranks: components["schemas"]["RankInfo"][];
+            /** @default  */
+            remark: string;
             run: string;
             run_end_ns: number;
             run_start_ns: number;
@@ -1846,6 +1848,11 @@ export interface components {
             pid: number;
             rank: number;
             reason: string;
+            /**
+             * @default process
+             * @enum {unknown}
+             */
+            role: "launcher" | "process";
             signal: string | null;
             started_ns: number;
             /** @enum {unknown} */
@@ -2565,10 +2572,12 @@ export interface components {
          */
         WarningInfo: {
             /** @enum {unknown} */
-            code: "loss_nonfinite";
+            code: "loss_nonfinite" | "no_steps";
             step: number | null;
             text: string;
             time_ns: number;
+            /** @enum {unknown} */
+            weight: "note" | "warning";
         };
         /**
          * Where

@@ -75,6 +75,8 @@ def print_runs(runs: list[dict[str, Any]]) -> None:
     out.print(shown)
     for run in runs:
         for warning in run.get("warnings", ()):  # an older head sends none
-            out.print(f"{run['name']}: {warning['text']}", style="yellow", highlight=False)
+            if warning["weight"] == "warning":
+                out.print(f"{run['name']}: {warning['text']}", style="yellow", soft_wrap=True)
         if run["reason"]:
-            out.print(f"{run['name']}: {run['reason']}", style="dim", soft_wrap=True)
+            reason = tables.local_times(run["reason"])
+            out.print(f"{run['name']}: {reason}", style="dim", soft_wrap=True)

@@ -136,7 +136,7 @@ def _incidents(head: source.Source, run: str) -> list[RenderableType]:
             what = "took no step" if is_note else what
             when += f" until {tables.time(incident['closed_ns'])}"
         style = "bold yellow" if incident["state"] == "open" and not is_note else "dim"
-        return [Text(f"{what} {when}: {incident['text']}", style=style)]
+        return [Text(f"{what} {when}: {tables.local_times(incident['text'])}", style=style)]
     return []
 
 
@@ -151,9 +151,10 @@ def _headline(run: dict[str, Any]) -> Text:
     facts.append(tables.duration(until - run["started_ns"]))
     line.append("  " + " · ".join(fact for fact in facts if fact))
     if run.get("stalled") and run["reason"]:
-        line.append(f"\n{run['reason']}", style="bold yellow")
+        line.append(f"\n{tables.local_times(run['reason'])}", style="bold yellow")
     for warning in run.get("warnings", ()):  # an older head sends none
-        line.append(f"\n{warning['text']}", style="bold yellow")
+        style = "bold yellow" if warning["weight"] == "warning" else "dim"
+        line.append(f"\n{tables.local_times(warning['text'])}", style=style)
     for reason in attempt_reasons(run):
         line.append(f"\n{reason}", style="dim")
     return line
@@ -161,7 +162,8 @@ def _headline(run: dict[str, Any]) -> Text:
 
 def attempt_reasons(run: dict[str, Any]) -> list[str]:
     """Why each attempt ended, if that is known."""
-    return [f"attempt {a['attempt']}: {a['reason']}" for a in run["history"] if a["reason"]]
+    told = [(each["attempt"], each["reason"]) for each in run["history"] if each["reason"]]
+    return [f"attempt {number}: {tables.local_times(reason)}" for number, reason in told]
 
 
 def process_table(processes: list[dict[str, Any]]) -> RenderableType:
@@ -178,7 +180,7 @@ def process_table(processes: list[dict[str, Any]]) -> RenderableType:
             str(process["pid"]),
             tables.state(process["state"]),
             tables.duration(until - process["started_ns"]),
-            process["reason"],
+            tables.local_times(process["reason"]),
         )
     return shown
 

@@ -27,6 +27,7 @@ from runwatch.cli.status import head as status_head
 from runwatch.cli.status import waiting as status_waiting
 from runwatch.cli.status.picture import picture
 from runwatch.cli.status.types import VERSION, Section, user_name
+from runwatch.journal.heads import NamedHead
 from runwatch.journal.liveness import this_host
 from runwatch.sdk.switches import is_off
 from runwatch.settings import runwatch_dir
@@ -55,11 +56,15 @@ def run(arguments: argparse.Namespace) -> int:
 def look(root: Path) -> list[Section]:
     named = status_head.named_in()
     host = named.host or this_host()
-    checked = status_head.look(root, named)
     agent = status_agent.find(root, host)
     note = agent.note
-    journals = status_waiting.survey(root, host, note.reached if note else {})
-    sends_to = named.head or (note.head if note and agent.runs else "")
+    journals = status_waiting.survey(
+        root, host, note.reached if note else {}, note.reached_at if note else {}
+    )
+    # A running agent knows where it sends; the next one is started with our settings.
+    sends_to = agent.own_head if agent.runs and note is not None else named.head
+    others = [head.address for head in agent.heads] + list(journals.heads)
+    checked = status_head.look(root, named, [journals.heads.get(a, NamedHead(a)) for a in others])
     waiting = status_waiting.section(
         journals,
         agent,
@@ -69,13 +74,12 @@ def look(root: Path) -> list[Section]:
         inherit_seconds=named.inherit_seconds,
     )
     head = checked.section
-    if agent.connected and note is not None and note.head == named.head:
+    if agent.sends_to(checked.named.head):
         head = status_head.only_its_page_is_away(head)
     return [
         _with_asides(head, waiting),
         status_agent.section(
             agent,
-            head=named.head,
             living=journals.living,
             off=is_off("RUNWATCH_AGENT"),
             waits=waiting.facts["journals"] > 0,

@@ -61,7 +61,7 @@ def explained(answer: dict[str, Any]) -> RenderableType:
     )
     where = f"attempt {answer['attempt']}"
     where += "" if answer["step"] is None else f" · the last step begun was {answer['step']:,}"
-    reasons = [Text(f"• {sentence}") for sentence in answer["why"]]
+    reasons = [Text(f"• {tables.local_times(why)}") for why in answer["why"]]
     return Group(head, Text(where, style="dim"), Text(""), *reasons)
 
 
@@ -126,7 +126,8 @@ def _what_counts(answer: dict[str, Any]) -> str:
 
 def _steps(answer: dict[str, Any]) -> str:
     usual, attempts = answer["ideal_step_ns"], len(answer["attempts"])
-    facts = [f"{answer['steps']:,} steps kept" if answer["steps"] else "no steps yet"]
+    none = answer.get("remark") or "no steps yet"  # an older head has no words for it
+    facts = [f"{answer['steps']:,} steps kept" if answer["steps"] else none]
     facts += [f"a step usually takes {length(usual)}"] if usual else []
     facts += [f"{attempts} attempts"] if attempts > 1 else []
     return " · ".join(facts)
@@ -246,7 +247,11 @@ def _disruption_table(disruptions: Sequence[dict[str, Any]]) -> RenderableType:
             str(stop["attempt"]),
             f"{stop['lost_steps']:,}",
             length(stop["cost_ns"]),
-            Text.assemble((hung + stop["cause"], "red"), "\n", (" + ".join(_costs(stop)), "dim")),
+            Text.assemble(
+                (hung + tables.local_times(stop["cause"]), "red"),
+                "\n",
+                (" + ".join(_costs(stop)), "dim"),
+            ),
         )
     return shown
 

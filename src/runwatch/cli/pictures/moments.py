@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time as clock
 from datetime import UTC, datetime
+from typing import Final
+
+_UTC: Final = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 def time(ns: int | None) -> str:
@@ -19,6 +23,18 @@ def zone() -> str:
     """This terminal's time zone: UTC, or CET/CEST where clocks are moved."""
     names = clock.tzname if clock.daylight else clock.tzname[:1]
     return "/".join(dict.fromkeys(names))
+
+
+def local_times(sentence: str) -> str:
+    """A head writes times into its sentences as UTC; here they are as `time` writes them."""
+    return _UTC.sub(lambda found: _local(found[0]), sentence)
+
+
+def _local(text: str) -> str:
+    try:
+        return time(round(datetime.fromisoformat(text).timestamp()) * 10**9)
+    except (ValueError, OverflowError):
+        return text
 
 
 def duration(ns: int) -> str:

@@ -28,7 +28,7 @@ def print_stacks(answer: Answer, console: Console, *, full: bool, ranks: Sequenc
     """Print the groups; with `full`, or for chosen `ranks`, every thread of every process."""
     if answer["text"] and not ranks:
         style = CONFIDENCE.get(answer["confidence"], "") if answer["ranks"] else ""
-        console.print(Text(answer["text"], style=style))
+        console.print(Text(tables.local_times(answer["text"]), style=style))
     if not full and not ranks:
         for group in answer["groups"]:
             _print_group(group, group["ranks"] == answer["ranks"], console)
@@ -57,9 +57,10 @@ def print_incident(incident: Answer, console: Console) -> None:
     facts = f"{incident['id']}  {severity}  {incident['confidence']}"
     line.append(f"  {facts}", style="dim")
     console.print(line)
-    console.print(Padding(Text(incident["text"]), (0, 0, 0, 2)))
+    console.print(Padding(Text(tables.local_times(incident["text"])), (0, 0, 0, 2)))
     if incident["why"]:
-        console.print(Padding(Text(f"closed: {incident['why']}", style="dim"), (0, 0, 0, 2)))
+        why = tables.local_times(incident["why"])
+        console.print(Padding(Text(f"closed: {why}", style="dim"), (0, 0, 0, 2)))
 
 
 def loudness(incident: Answer) -> str:
@@ -79,7 +80,7 @@ def print_report(report: Answer, blamed: Sequence[int], console: Console) -> Non
 def _print_group(group: Answer, is_odd: bool, console: Console) -> None:
     count = len(group["ranks"])
     name = ranks_in_words(group["ranks"])
-    text = group["text"].removeprefix(name).strip()
+    text = tables.local_times(group["text"]).removeprefix(name).strip()
     console.print()
     title = Text.assemble((name, "bold red" if is_odd else "bold"))
     if count > 1:

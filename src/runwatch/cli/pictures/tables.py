@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.cli.pictures.moments import duration as duration
+from runwatch.cli.pictures.moments import local_times as local_times
 from runwatch.cli.pictures.moments import time as time
 from runwatch.cli.pictures.moments import zone as zone
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from runwatch._version import __version__
-from runwatch.agent.note import AgentNote, read_note
+from runwatch.address import is_same_head
+from runwatch.agent.note import AgentNote, HeadState, read_note
 from runwatch.cli.pictures.moments import time as moment
 from runwatch.cli.status.types import Problem, Section, user_name, whose
 from runwatch.files import Folder, Refused, shelf
@@ -40,8 +41,18 @@ class Agent:
         return self.state == "running"
 
     @property
-    def connected(self) -> bool:
-        return self.runs and self.note is not None and self.note.connected
+    def heads(self) -> Sequence[HeadState]:
+        """Where it sends to, if it runs."""
+        return self.note.heads if self.runs and self.note is not None else ()
+
+    def sends_to(self, address: str) -> bool:
+        """Whether it is connected to this head."""
+        return any(h.connected and is_same_head(h.address, address) for h in self.heads)
+
+    @property
+    def own_head(self) -> str:
+        """Where it sends journals that name no head."""
+        return next((head.address for head in self.heads if head.own), "")
 
 
 def find(root: Path, host: str) -> Agent:
@@ -151,10 +162,10 @@ def _holder(folder: Folder, name: str) -> int | None:
 # ── words ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def section(agent: Agent, *, head: str, living: int, off: bool, waits: bool) -> Section:
-    """`head`: where agents should send; `living`: programs that record here now; `off`: the
-    environment forbids starting an agent; `waits`: some records are not sent yet."""
-    lines, problems = _words(agent, head, living, off, waits)
+def section(agent: Agent, *, living: int, off: bool, waits: bool) -> Section:
+    """`living`: programs that record here now; `off`: the environment forbids starting an agent;
+    `waits`: some records are not sent yet."""
+    lines, problems = _words(agent, living, off, waits)
     return Section("agent", _facts(agent), lines, problems)
 
 
@@ -170,27 +181,26 @@ def _facts(agent: Agent) -> dict[str, Any]:
         "head": note.head if note else None,
         "connected": note.connected if note and agent.runs else None,
         "problem": note.problem if note and agent.runs else "",
+        "heads": [asdict(head) for head in agent.heads],
         "connected_changed_ns": note.changed_ns if note and agent.runs else None,
         "all_hosts": note.all_hosts if note else None,
         "ended_ns": (note.ended_ns or None) if note else None,
     }
 
 
-def _words(
-    agent: Agent, head: str, living: int, off: bool, waits: bool
-) -> tuple[list[str], list[Problem]]:
+def _words(agent: Agent, living: int, off: bool, waits: bool) -> tuple[list[str], list[Problem]]:
     if agent.state == "unknown":
         who = f" belongs to {user_name(agent.owner)}" if agent.owner is not None else ""
         closed = f"the folder `{FOLDER}`{who or ' cannot be read'}"
         lines = [f"{closed}: we cannot see whether an agent runs"]
         return lines, []
     if agent.runs:
-        return _running_words(agent, head)
-    return _none_words(agent, head, living, off, waits)
+        return _running_words(agent)
+    return _none_words(agent, living, off, waits)
 
 
 def _none_words(
-    agent: Agent, head: str, living: int, off: bool, waits: bool
+    agent: Agent, living: int, off: bool, waits: bool
 ) -> tuple[list[str], list[Problem]]:
     lines, note = ["no agent runs; the next program that records starts one"], agent.note
     start = "start one: `runwatch agent`"
@@ -207,12 +217,12 @@ def _none_words(
         who = "a program records" if living == 1 else f"{living} programs record"
         soon = start if off else f"the program starts another within a minute or so; or {start}"
         return lines, [Problem(f"{who} here, and no agent watches it", soon)]
-    if waits and head:
+    if waits:
         return lines, [Problem("records wait to be sent, and no agent sends them", start)]
     return lines, []
 
 
-def _running_words(agent: Agent, head: str) -> tuple[list[str], list[Problem]]:
+def _running_words(agent: Agent) -> tuple[list[str], list[Problem]]:
     note, owner = agent.note, agent.owner
     pid = f"pid {agent.pid}" if agent.pid is not None else "in another container"
     of = f"of {whose(owner)}" if owner is not None and owner != os.geteuid() else "yours"
@@ -234,16 +244,26 @@ def _running_words(agent: Agent, head: str) -> tuple[list[str], list[Problem]]:
         )
     else:
         lines.append(f"version {note.runwatch}, the same as ours")
-    if not note.head:
-        lines.append("sends nothing: it was started without a head (RUNWATCH_HEAD)")
-        return lines, _other_head(note, head)
-    if note.connected:
-        lines.append(f"sends to {note.head}, connected since {moment(note.changed_ns)}")
-        if not note.problem:
-            return lines, _other_head(note, head)
-        return lines, [Problem(f"the head accepts nothing now: {note.problem}", _LATER)]
-    what = f"not connected to {note.head} since {moment(note.changed_ns)}: {note.problem}"
-    return lines, [Problem(what, _todo(note.problem)), *_other_head(note, head)]
+    if not note.heads:
+        lines.append("sends nothing: no journal here names a head, and it was started without one")
+    problems = []
+    for head in note.heads:
+        more, wrong = _head_words(head)
+        lines += more
+        problems += wrong
+    return lines, problems
+
+
+def _head_words(head: HeadState) -> tuple[list[str], list[Problem]]:
+    since = moment(head.changed_ns)
+    if not head.connected:
+        what = f"not connected to {head.address} since {since}: {head.problem}"
+        return [], [Problem(what, _todo(head.problem))]
+    moved = ", which has another address now" if head.moved else ""
+    line = f"sends to {head.address}{moved}, connected since {since}"
+    if not head.problem:
+        return [line], []
+    return [line], [Problem(f"{head.address} accepts nothing now: {head.problem}", _LATER)]
 
 
 _LATER: Final = "records are sent when that is over; nothing is lost meanwhile"
@@ -253,21 +273,9 @@ def _todo(problem: str) -> str:
     words = problem.lower()
     if words.startswith(("unauthenticated", "permission denied")):
         return (
-            "give the agent the head's token (RUNWATCH_TOKEN or RUNWATCH_TOKEN_FILE): end it with "
-            "`kill`, and start it again"
+            "give programs the head's token (RUNWATCH_TOKEN or RUNWATCH_TOKEN_FILE): the next one "
+            "hands it to the agent; an agent's own head needs it where the agent is started"
         )
     if "ssl" in words or "tls" in words or "certificate" in words:
-        return "set RUNWATCH_CA to the certificate to check the head with; grpcs:// turns TLS on"
+        return "set RUNWATCH_CA to the certificate to check the head with; https:// turns TLS on"
     return "see the head above; the agent retries by itself, and nothing is lost"
-
-
-def _other_head(note: AgentNote, head: str) -> list[Problem]:
-    if not head or note.head == head:
-        return []
-    sends = f"sends to {note.head}" if note.head else "was started without a head"
-    return [
-        Problem(
-            f"it {sends}, but the settings now name {head}",
-            "end it with `kill`; the next program, or `runwatch agent`, starts one for that head",
-        )
-    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +23,9 @@ from runwatch.cli.pictures.moments import time as moment
 from runwatch.cli.status.types import Answer, Problem, Section, many, user_name, whose
 from runwatch.errors import UsageError
 from runwatch.files import Folder
+from runwatch.journal.heads import NamedHead
 from runwatch.journal.liveness import read_stat, this_host
+from runwatch.settings import read_token
 
 MOST_NAMED: Final = 5
 """The most journals that are named one by one."""
@@ -52,9 +55,13 @@ class Checked:
     """Whether a head that answers serves this directory."""
 
 
-def look(root: Path, named: Named) -> Checked:
+def look(root: Path, named: Named, others: Sequence[NamedHead] = ()) -> Checked:
+    """`others`: heads that journals or the agent name; the first one counts if nobody else does."""
     note = read_quietly(root)
     if named.head:
+        return Checked(_named(root, named, note), named)
+    if others and note is None:
+        named = _by_journal(named, others[0])
         return Checked(_named(root, named, note), named)
     if note is not None:
         section = _noted(root, note[0], note[1], named.ca)
@@ -63,10 +70,19 @@ def look(root: Path, named: Named) -> Checked:
     return Checked(_nobody(root, named), named)
 
 
+def _by_journal(named: Named, head: NamedHead) -> Named:
+    token = named.token or head.token
+    if not token and head.token_file:
+        with suppress(UsageError):
+            token = read_token(Path(head.token_file))
+    ca = named.ca or (Path(head.ca) if head.ca else None)
+    return replace(named, head=head.address, source="journals here", token=token, ca=ca)
+
+
 def _nobody(root: Path, named: Named) -> Section:
     facts = _facts("", "directory", Answer("none"))
     lines = [
-        "none is set (RUNWATCH_HEAD, or head in config.toml), and none serves this directory",
+        "none is named (RUNWATCH_HEAD, or head in config.toml), and none serves this directory",
         "commands read the directory themselves; `runwatch ui` shows it in a browser",
     ]
     problems = _settings_problem(named)
@@ -97,7 +113,7 @@ def _settings_problem(named: Named) -> list[Problem]:
 
 
 def _named(root: Path, named: Named, note: tuple[Listening, int] | None) -> Section:
-    """The head that agents send to; its HTTP port is usually one higher."""
+    """The head that the settings name, or journals do."""
     problems = _settings_problem(named)
     try:
         address = page_of(named.head, root)

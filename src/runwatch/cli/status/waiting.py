@@ -11,6 +11,7 @@ import os
 import stat
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -21,8 +22,15 @@ from runwatch.cli.status.agent import Agent, lock_is_held
 from runwatch.cli.status.types import Problem, Section, many, size, user_name
 from runwatch.files import Folder, shelf
 from runwatch.journal.agents import FOLDER, heir_name, lock_name
+from runwatch.journal.heads import NamedHead, note_in
 from runwatch.journal.liveness import is_alive
-from runwatch.journal.reader import HEAD_BYTES, UNREADABLE, origin_in, read_origin
+from runwatch.journal.reader import (
+    HEAD_BYTES,
+    UNREADABLE,
+    count_records,
+    origin_in,
+    read_origin,
+)
 from runwatch.journal.segment import (
     HEADER_LENGTH,
     LONGEST_SEGMENT,
@@ -41,6 +49,8 @@ from runwatch.record import START, JournalId, Origin, Position
 MOST_JOURNALS: Final = 1_000
 """Only this many are read, the newest: each takes a fifth of a millisecond."""
 MOST_NAMED: Final = 5
+MOST_COUNTED: Final = 4 << 20
+"""Records are counted in this many bytes: it takes a tenth of a second."""
 LATE_SECONDS: Final = 120.0
 """A connected agent sends everything within seconds."""
 DAY_SECONDS: Final = 86_400.0
@@ -50,11 +60,15 @@ _BEGIN_OFFSET: Final = 16
 
 @dataclass(slots=True)
 class Backlog:
-    """Records of one host's journals that no head has."""
+    """Records of one host's journals that a head does not have."""
 
     host: str
+    head: str = ""
+    """The address that the journals name; empty: they name none."""
     journals: int = 0
     bytes: int = 0
+    records: int | None = 0
+    """None: too many to be counted."""
     since_ns: int | None = None
     sender: str = "nobody"
     """agent, its agent, heir, or nobody."""
@@ -65,7 +79,12 @@ class Journals:
     count: int = 0
     bytes: int = 0
     """On the disk."""
-    hosts: dict[str, Backlog] = field(default_factory=dict)
+    hosts: dict[tuple[str, str], Backlog] = field(default_factory=dict)
+    """By host and head."""
+    heads: dict[str, NamedHead] = field(default_factory=dict)
+    """Address → a head that a journal names."""
+    counted_bytes: int = 0
+    """In how many bytes records were counted so far."""
     living: int = 0
     """Programs that record here now, on this host."""
     unreadable: list[dict[str, str]] = field(default_factory=list)
@@ -74,19 +93,29 @@ class Journals:
     skipped: int = 0
     """Not read: there are too many."""
 
-    @property
-    def waiting(self) -> list[Backlog]:
-        return sorted(self.hosts.values(), key=lambda each: each.host)
+    def waiting(self, head: str) -> list[Backlog]:
+        """What a head is to get; `head`: the one for journals that name none, if there is one."""
+        due = [each for each in self.hosts.values() if each.head or head]
+        return sorted(due, key=lambda each: (each.host, each.head))
 
 
-def survey(root: Path, host: str, reached: Mapping[JournalId, Position]) -> Journals:
-    """`reached`: how far a head has each journal, by the agent's note."""
+Reached = Mapping[JournalId, Position]
+
+
+def survey(
+    root: Path, host: str, reached: Reached, reached_at: Mapping[str, Reached] | None = None
+) -> Journals:
+    """`reached`: how far a head has each journal, by the agent's note; `reached_at`: the same by
+    the head's address, for journals that are for several heads."""
     journals = Journals()
     try:
         with shelf(root, "journals") as folder:
             names = sorted(folder.names(), reverse=True)
             for name in names[:MOST_JOURNALS]:
-                _look_into(folder, name, host, reached.get(JournalId(name), START), journals)
+                at = {
+                    address: had.get(JournalId(name)) for address, had in (reached_at or {}).items()
+                }
+                _look_into(folder, name, host, reached.get(JournalId(name), START), at, journals)
             journals.skipped = max(0, len(names) - MOST_JOURNALS)
             _find_senders(root, host, journals)
     except FileNotFoundError:
@@ -98,7 +127,14 @@ def survey(root: Path, host: str, reached: Mapping[JournalId, Position]) -> Jour
     return journals
 
 
-def _look_into(parent: Folder, name: str, host: str, reached: Position, journals: Journals) -> None:
+def _look_into(
+    parent: Folder,
+    name: str,
+    host: str,
+    reached: Position,
+    reached_at: Mapping[str, Position | None],
+    journals: Journals,
+) -> None:
     owner = -1
     try:
         about = parent.stat(name)
@@ -111,7 +147,16 @@ def _look_into(parent: Folder, name: str, host: str, reached: Position, journals
                 return
             journals.count += 1
             journals.bytes += sum(folder.stat(segment_name(i)).st_blocks * 512 for i in indexes)
-            rest = _rest(folder, indexes, max(reached, _stored(folder)))
+            heads = note_in(folder).heads
+            reached = max(reached, _stored(folder))
+            rests = {
+                head.address: _rest(
+                    folder, indexes, max(reached, reached_at.get(head.address) or START)
+                )
+                for head in heads
+            } or {"": _rest(folder, indexes, reached)}
+            journals.heads |= {head.address: head for head in heads}
+        rest = max(rests.values(), key=lambda each: each.unsent)
         if not rest.unsent and not rest.is_open:
             return
         origin = rest.origin or read_origin(parent.path / name) or origin_from_name(name)
@@ -128,12 +173,26 @@ def _look_into(parent: Folder, name: str, host: str, reached: Position, journals
         return
     if rest.is_open and origin.role != "agent":
         journals.living += is_alive(origin, host=host) is True
-    if rest.unsent:
-        backlog = journals.hosts.setdefault(origin.host, Backlog(origin.host))
-        backlog.journals += 1
-        backlog.bytes += rest.unsent
-        if rest.since_ns is not None:
-            backlog.since_ns = min(backlog.since_ns or rest.since_ns, rest.since_ns)
+    for address, rest in rests.items():
+        if rest.unsent:
+            key = origin.host, address
+            backlog = journals.hosts.setdefault(key, Backlog(*key))
+            _add(backlog, rest, parent.path / name, journals)
+
+
+def _add(backlog: Backlog, rest: _Rest, directory: Path, journals: Journals) -> None:
+    backlog.journals += 1
+    backlog.bytes += rest.unsent
+    if rest.since_ns is not None:
+        backlog.since_ns = min(backlog.since_ns or rest.since_ns, rest.since_ns)
+    journals.counted_bytes += rest.unsent
+    if backlog.records is None or journals.counted_bytes > MOST_COUNTED:
+        backlog.records = None
+        return
+    with suppress(OSError):
+        backlog.records += sum(
+            count_records(directory / segment_name(index), begin) for index, begin in rest.parts
+        )
 
 
 def _stored(folder: Folder) -> Position:
@@ -153,6 +212,8 @@ class _Rest:
     origin: Origin | None = None
     is_open: bool = False
     """Its writer did not close it: it still writes, or was killed."""
+    parts: list[tuple[int, int]] = field(default_factory=list)
+    """Segments with such records, and where these begin in them."""
 
 
 def _rest(folder: Folder, indexes: Sequence[int], reached: Position) -> _Rest:
@@ -171,6 +232,8 @@ def _rest(folder: Folder, indexes: Sequence[int], reached: Position) -> _Rest:
         finally:
             os.close(fd)
         rest.unsent += max(0, unsent)
+        if unsent > 0:
+            rest.parts.append((index, begin))
         rest.origin = rest.origin or origin_in(head, folder.path)
         rest.is_open = not header.end
     return rest
@@ -223,12 +286,12 @@ def _find_senders(root: Path, host: str, journals: Journals) -> None:
 def section(
     journals: Journals, agent: Agent, *, host: str, head: str, serves: bool, inherit_seconds: float
 ) -> Section:
-    """`head`: where agents send to; `serves`: a head reads this directory itself."""
+    """`head`: where journals go that name none; `serves`: a head reads this directory itself."""
     note = agent.note
     lines: list[str] = []
     problems: list[Problem] = []
-    if head and journals.count:
-        lines, problems = _backlog(journals, agent, host, inherit_seconds)
+    if (head or journals.heads) and journals.count:
+        lines, problems = _backlog(journals, agent, host, head, inherit_seconds)
     elif serves:
         lines = [f"nothing: the head reads the {many(journals.count, 'journal')} here itself"]
     elif journals.count:
@@ -247,16 +310,20 @@ def section(
 
 
 def _facts(journals: Journals, agent: Agent, head: str) -> dict[str, Any]:
-    note, waiting = agent.note, journals.waiting if head else []
+    note, waiting = agent.note, journals.waiting(head)
+    counts = [each.records for each in waiting if each.records is not None]
     return {
         "journals": sum(each.journals for each in waiting),
         "bytes": sum(each.bytes for each in waiting),
+        "records": sum(counts) if len(counts) == len(waiting) else None,
         "since_ns": min((each.since_ns for each in waiting if each.since_ns), default=None),
         "hosts": [
             {
                 "host": each.host,
+                "head": each.head or head,
                 "journals": each.journals,
                 "bytes": each.bytes,
+                "records": each.records,
                 "since_ns": each.since_ns,
                 "sender": each.sender,
             }
@@ -278,25 +345,33 @@ def _facts(journals: Journals, agent: Agent, head: str) -> dict[str, Any]:
 
 
 def _backlog(
-    journals: Journals, agent: Agent, host: str, inherit_seconds: float
+    journals: Journals, agent: Agent, host: str, head: str, inherit_seconds: float
 ) -> tuple[list[str], list[Problem]]:
-    if not journals.hosts:
-        return ["nothing: the head has all records from here"], []
+    waiting = journals.waiting(head)
+    stays = sum(each.journals for each in journals.hosts.values() if not (each.head or head))
+    here = [f"{many(stays, 'journal')} of programs that name no head: kept here"] if stays else []
+    if not waiting:
+        return ["nothing: the head has all records that are meant for it", *here], []
     lines, problems = [], []
-    for each in journals.waiting:
+    is_one = len({each.head or head for each in waiting}) == 1
+    for each in waiting:
         since = ""
         if each.since_ns:
             age = duration(max(0, time.time_ns() - each.since_ns))
             since = f", since {moment(each.since_ns)} ({age})"
         where = "" if each.host == host else f" of host {each.host}"
-        lines.append(f"{many(each.journals, 'journal')}{where}, {size(each.bytes)}{since}")
+        to = "" if is_one else f" for {each.head or head}"
+        count = "" if each.records is None else f", {many(each.records, 'record')}"
+        lines.append(
+            f"{many(each.journals, 'journal')}{where}{to}{count}, {size(each.bytes)}{since}"
+        )
         if each.host != host:
             more, wrong = _other_host_words(each, agent, inherit_seconds)
             lines[-1] += f"; {more}"
             problems += wrong
-        elif agent.connected and not _is_late(each):
+        elif agent.sends_to(each.head or head) and not _is_late(each):
             lines[-1] += ": on its way"
-        elif agent.connected:
+        elif agent.sends_to(each.head or head):
             problems.append(
                 Problem(
                     "the agent is connected, but does not send these records",
@@ -304,7 +379,7 @@ def _backlog(
                     "the next agent continues where the head says",
                 )
             )
-    return lines, problems
+    return lines + here, problems
 
 
 def _other_host_words(

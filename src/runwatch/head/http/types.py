@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from runwatch.views.life import ShownState, State
-from runwatch.views.warnings import WarningCode
+from runwatch.views.warnings import WarningCode, Weight
 
 Number = float | Literal["NaN", "Infinity", "-Infinity"]
 _DEEPEST: Final = 32
@@ -117,6 +117,8 @@ class WarningInfo(Answer):
     time_ns: int
     """Since when."""
     step: int | None
+    weight: Weight
+    """A note explains what is shown, and is no alarm."""
 
 
 class RunInfo(Answer):

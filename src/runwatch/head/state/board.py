@@ -264,7 +264,7 @@ class RunBoard:
                 processes, life, now_ns, reading.window_s, alive=alive, gone=gone
             )
             if not states and self._summaries.pop(run, None) is not None:
-                self._in_order = None  # its launcher went over to another run
+                self._in_order = None  # its processes went over to another run
             for summary in runs_of(states, {}):
                 if self._summaries.get(run) != summary:
                     self._summaries[run], self._in_order = summary, None

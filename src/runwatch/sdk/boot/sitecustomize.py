@@ -7,9 +7,6 @@ may run on a Python that is older than ours: no syntax here but what every Pytho
 
 import os
 import sys
-from importlib import import_module
-from importlib.machinery import ModuleSpec, PathFinder
-from importlib.util import module_from_spec, spec_from_file_location
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = os.path.dirname(os.path.dirname(_HERE))
@@ -22,6 +19,8 @@ class _Finder:
     def find_spec(name: str, path: object = None, target: object = None) -> object:
         if name != "runwatch":
             return None
+        from importlib.util import spec_from_file_location
+
         start = os.path.join(_PACKAGE, "__init__.py")
         return spec_from_file_location(name, start, submodule_search_locations=[_PACKAGE])
 
@@ -29,12 +28,14 @@ class _Finder:
 def _without_us() -> None:
     """Leave the path as the program knows it, and load the module whose name we have."""
     sys.path[:] = [path for path in sys.path if os.path.abspath(path or ".") != _HERE]
-    spec = PathFinder.find_spec("sitecustomize", sys.path)
-    if not isinstance(spec, ModuleSpec) or spec.loader is None:
-        return
-    module = module_from_spec(spec)
-    sys.modules["sitecustomize"] = module
-    spec.loader.exec_module(module)  # what it raises is printed, as without us
+    ours = sys.modules.pop("sitecustomize")
+    try:
+        __import__("sitecustomize")  # what it raises is printed, as without us
+    except ImportError as error:
+        if error.name != "sitecustomize":
+            raise
+    finally:
+        sys.modules.setdefault("sitecustomize", ours)
 
 
 def _with_us() -> None:
@@ -42,9 +43,13 @@ def _with_us() -> None:
         return
     sys.meta_path.append(_Finder)  # type: ignore[arg-type]
     try:
-        import_module("runwatch.sdk.launched").take_pipes()
+        from runwatch.sdk.launched import take_pipes
+
+        take_pipes()
         if os.environ.get("RUNWATCH_AUTO") == "1":
-            import_module("runwatch.sdk.auto").begin()
+            from runwatch.sdk import auto
+
+            auto.begin()
     except (ImportError, OSError, ValueError, AttributeError):
         pass  # another version of Runwatch, or no wrapper any more: the program runs without us
 

@@ -77,6 +77,7 @@ class LineKeeper:
         self._screens: dict[Stream, Screen] = {}
         self._masks: dict[Stream, Callable[[str], str]] = {}
         self._bundles: dict[Stream, _Bundle] = {}
+        self._told_ns: dict[Stream, int] = {}
         self._lines = Bucket(limits.lines, limits.lines_per_second, now)
         self._bytes = Bucket(limits.bytes, limits.bytes_per_second, now)
         self._events = Bucket(limits.events, limits.events_per_second, now)
@@ -275,4 +276,7 @@ class LineKeeper:
             )
             self._left_out_lines = self._left_out_bytes = 0
         self._events.take(1)
+        # Of one stream no two records have one time: by time and place a line is known.
+        at_ns = max(at_ns, self._told_ns.get(console.stream, 0) + 1)
+        self._told_ns[console.stream] = at_ns
         self._tell(console, at_ns)

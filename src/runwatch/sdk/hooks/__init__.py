@@ -35,6 +35,7 @@ AUTO_HOOKS: Final = (
     ("keras", "trainers.keras"),
     ("ray.train", "trainers.ray_train"),
     ("jax", "jax_steps"),
+    ("grain._src.python.data_loader", "loader_grain"),
     ("orbax.checkpoint", "numbered"),
     ("wandb", "loggers.wandb"),
     ("torch.utils.tensorboard", "loggers.tensorboard"),

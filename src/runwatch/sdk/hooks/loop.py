@@ -16,11 +16,12 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Final
 from weakref import ref
 
-from runwatch.clock import tick_of, tick_shift
+from runwatch.clock import tick_of
 from runwatch.record import NO_STEP
+from runwatch.sdk.guard import guarded
 from runwatch.sdk.kinds import DATA_LOADING
-from runwatch.sdk.quick import place_begin, place_end
-from runwatch.sdk.step import DATA_WAIT_SECONDS, SHORT_NS, STEP, STEP_SECONDS, elapsed
+from runwatch.sdk.quick import place_begin, place_end, place_span, place_turn
+from runwatch.sdk.step import DATA_WAIT_SECONDS, STEP, STEP_SECONDS
 
 if TYPE_CHECKING:
     from runwatch.journal.writer import JournalWriter
@@ -37,6 +38,8 @@ _OTHERS: Final = 2
 MANY: Final = 16
 """After this many updates without a batch asked for, the program has its batches from elsewhere."""
 _LARGE: Final = 1 << 62
+WAIT_NS: Final = 50_000
+"""A shorter wait inside a step is not told."""
 
 
 class Loop:
@@ -78,6 +81,7 @@ class Loop:
         """Whether this source tells the steps, from now on."""
         if self.run._step != self._expected:
             self.explicit = True
+            self.is_open = self.is_over = False
         if self.explicit:
             return False
         if source == self.leader:
@@ -144,9 +148,19 @@ class Loop:
         """An optimizer steps for the first time; nothing else is known of its step."""
         self._since = self._since or at
 
+    @guarded("note that an optimizer has stepped", quiet=True)
     def updated(self, optimizer: object) -> None:
         """It has stepped."""
         me = get_ident()
+        if (  # nearly always
+            self.by_batch
+            and self.is_open
+            and me == self._thread
+            and self.leader is OPTIMIZERS
+            and self.run._step == self._expected
+        ):
+            self._updated_by_batch(self.now())
+            return
         self._thread = self._thread or me
         if me != self._thread or not self.leads(OPTIMIZERS):
             return
@@ -187,33 +201,55 @@ class Loop:
 
     # ── what a loader does, in the thread that takes the steps ────────────────────────────────
 
+    @guarded("note a batch", quiet=True)
+    def batch(self, asked: int, came: int) -> None:
+        """It was asked for, and came."""
+        run, journal = self.run, self._journal
+        if (  # nearly always
+            self.is_over
+            and self.by_batch
+            and journal is not None
+            and journal is run._writer
+            and run._at_step is None
+            and run._step == self._expected
+        ):
+            number = self.number
+            place_turn(run, journal, number, self._begin, self._asked, asked, came)
+            self.number = self._expected = run._step = number + 1
+            self._begin, self._asked = came, asked
+            self.is_over = False
+            self._updates_by_batch = 0
+            return
+        if self.is_over:
+            self._close(asked)
+        if self.is_open or self._batch[1]:
+            self.waited(asked, came)
+        elif self.leader and self.leads(self.leader):
+            self._open(self._next(), came, asked)
+        else:
+            self._batch = (asked, came)
+
+    @guarded("note that a loader has no more", quiet=True)
+    def no_batch(self, asked: int) -> None:
+        """It was asked for, and there is none."""
+        at = self.now()
+        if self.is_over:
+            self._close(asked)
+        self.waited(asked, at)
+        if not self.is_open:
+            self._since, self._batch = at, (0, 0)
+
+    def waited(self, asked: int, at: int) -> None:
+        """For a batch, inside a step or where there is none."""
+        journal = self._ready()
+        if at - asked >= WAIT_NS and journal is not None and not self.explicit:
+            run = self.run
+            place_span(run, journal, run._span_id(DATA_LOADING), asked, at, run._step)
+
     def pauses(self, at: int | None = None) -> None:
         """Something else begins than the next step: an evaluation, a save."""
         if self.is_open and self.is_over and self._begin <= (at or self._since):
             self._close(max(at or self.now(), self._since))
-
-    def asks(self, at: int) -> None:
-        if self.is_open and self.is_over:
-            self._close(at)
-
-    def comes(self, asked: int, at: int) -> None:
-        if self.is_open or self._batch[1]:
-            self.waited(asked, at)
-        elif self.leader and self.leads(self.leader):
-            self._open(self._next(), at, asked)
-        else:
-            self._batch = (asked, at)
-
-    def over(self, asked: int, at: int) -> None:
-        """The loader has no more."""
-        self._since, self._batch = at, (0, 0)
-        self.waited(asked, at)
-
-    def waited(self, asked: int, at: int) -> None:
-        """For a batch, after the last step, or before steps are known."""
-        if at - asked >= SHORT_NS:
-            shift = tick_shift(self.run._clock)
-            elapsed(self.run, DATA_LOADING, asked + shift, at + shift)
 
     # ── telling ───────────────────────────────────────────────────────────────────────────────
 

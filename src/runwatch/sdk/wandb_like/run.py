@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -14,6 +15,7 @@ from runwatch.record.life import RunEnd
 from runwatch.sdk import front
 from runwatch.sdk.guard import Edge, attempt, guarded, text_of
 from runwatch.sdk.run import Run
+from runwatch.sdk.step import Step
 from runwatch.sdk.values.config import ConfigDict
 from runwatch.sdk.values.pending import Logged
 from runwatch.sdk.values.plain import config_values, mapping, text
@@ -21,6 +23,11 @@ from runwatch.sdk.values.rows import Rows
 from runwatch.sdk.wandb_like import media
 
 _PLAIN: Final = (float, int, bool, str)
+_WITHOUT_MEANING: Final[Mapping[str, Any]] = {
+    "url": "", "project_url": "", "sweep_url": None, "get_url": str, "get_project_url": str,
+    "starting_step": 0, "start_time": 0.0,
+}  # fmt: skip
+"""What programs print of wandb's runs."""
 _DEEP: Final = 8
 MAX_LIST: Final = 32
 """A longer list of numbers becomes a histogram, as with wandb."""
@@ -50,6 +57,23 @@ class Summary(ConfigDict):
 
     def of_the_program(self) -> dict[str, Any]:
         return {name: value for name, value in self.items() if name in self._set}
+
+
+class Row(int):
+    """`run.step`: a number for programs that know us as wandb, and our own call all the same."""
+
+    _begin: Callable[[int], Step]
+
+    def __new__(cls, row: int, begin: Callable[[int], Step]) -> Self:
+        number = super().__new__(cls, row)
+        number._begin = begin
+        return number
+
+    def __call__(self, number: int) -> Step:
+        return self._begin(number)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, (int(self),)
 
 
 class Metric:
@@ -188,6 +212,12 @@ class LikeWandb(Run):
     def project_name(self) -> str:
         return self.project
 
+    @property
+    def step(self) -> Row:
+        """The row that the next `log` goes to.  `run.step(7)` is a step, as for every run."""
+        now = self._rows.row if self._step == NO_STEP else self._step
+        return Row(now, partial(Run.step, self))
+
     def define_metric(
         self,
         name: str,
@@ -224,6 +254,8 @@ class LikeWandb(Run):
 
     def __getattr__(self, name: str) -> Any:
         """`run.watch`, `run.save` and other calls that only the module has."""
+        if name in _WITHOUT_MEANING:
+            return _WITHOUT_MEANING[name]
         from runwatch.sdk.wandb_like import calls
 
         if name in calls.OF_A_RUN:

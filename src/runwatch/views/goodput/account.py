@@ -15,6 +15,7 @@ from runwatch.views.goodput.classes import FIRST_CUSTOM, WORK, ClassNames, Spent
 from runwatch.views.goodput.ledger import AttemptKey
 from runwatch.views.goodput.steps.laps import Lap
 from runwatch.views.goodput.timeline import Interval, Timeline
+from runwatch.views.runs import AT_ONCE_NS
 
 Range = tuple[int, int]
 
@@ -43,6 +44,17 @@ class Life:
     done: bool | None = True
     """The process ended well and said that all work was done, which exit code 0 does not say.
     None: perhaps."""
+    heard_ns: int = 0
+    """When the process was last heard of; 0: not known."""
+
+    @property
+    def until_ns(self) -> int:
+        return self.heard_ns if self.end_ns is None else self.end_ns
+
+
+def went_on(lives: Sequence[Life], next_ns: int) -> bool:
+    """Whether all processes of an attempt went on when the next began: that is another job."""
+    return min((life.until_ns for life in lives), default=0) > next_ns + AT_ONCE_NS
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,8 @@ The rules, beside those of `track.py` and `books.py`:
 * an attempt begins with its first process and lasts until the next attempt begins;
 * an attempt that said that its work was done is complete: its work stands, and the time until the
   next attempt is excluded; an attempt that just ended well is not thereby complete;
+* an attempt whose processes all go on when the next begins is another job of the same name: its
+  work stands, and from then on the account follows the next;
 * a rank's death stops the attempt if no step is done after it; the time from then until the next
   attempt begins is infrastructure recovery (while others live, an open step that began after the
   death may still be done, until it is a stall);
@@ -33,6 +35,7 @@ from runwatch.views.goodput.account import (
     Stretch,
     Turn,
     normalised,
+    went_on,
 )
 from runwatch.views.goodput.books import REST, Quotas, fill
 from runwatch.views.goodput.classes import Spent
@@ -255,6 +258,8 @@ def _ending(scene: _Scene, done_ns: int, last_begin_ns: int, pace: Pace) -> _End
     ends = [life.end_ns for life in scene.lives if life.end_ns is not None]
     over = bool(scene.lives) and len(ends) == len(scene.lives)
     restarted, limit = scene.is_restarted, scene.limit_ns
+    if restarted and went_on(scene.lives, limit):
+        return _Ending(limit, limit, False, complete=True)
     close = limit if restarted or not over else min(max(*ends, done_ns), limit)
     fatal = [
         (life.end_ns, life.rank, life)

@@ -564,6 +564,7 @@ def life_of(state: ProcessState) -> Life:
         key=state.journal,
         lived_ns=state.lived_ns,
         done=state.done,
+        heard_ns=state.last_ns,
     )
 
 

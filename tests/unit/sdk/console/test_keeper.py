@@ -118,6 +118,14 @@ def test_after_the_first_megabytes_only_some_lines_a_day_are_kept() -> None:
     assert desk.lines[0].startswith("00000") and desk.lines[-1] == "the last word"
 
 
+def test_no_two_records_of_a_stream_have_one_time() -> None:
+    desk = Desk()
+    desk.keeper.feed("out", b"".join(b"line %d\n" % n for n in range(1_900)))
+    desk.keeper.feed("out", b"more\n")
+    times = [at_ns for _, at_ns in desk.told]
+    assert len(times) > 3 and times == sorted(set(times))
+
+
 def test_half_a_line_is_not_glued_to_another_after_a_gap() -> None:
     desk = Desk(Limits(lines=1, lines_per_second=0, held_bytes=20))
     desk.keeper.feed("out", b"one\nhalf of a ")

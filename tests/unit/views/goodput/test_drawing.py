@@ -84,6 +84,26 @@ def test_a_crash_cuts_a_step_short_and_is_recovered_from(state: State) -> None:
     assert "for a reason" in disruption.cause
 
 
+def test_a_second_job_of_the_name_does_not_disrupt_the_first() -> None:
+    """Both do steps at once: from its start on the account is the second's."""
+    first = Notebook().steps(0, *range(0, 110, 10)).exits(100)
+    second = Notebook(attempt=2, start=40).steps(0, *range(50, 160, 10)).exits(150)
+    goodput = told(first, second)
+    assert rows(goodput) == [
+        (0, 40, "productive"), (40, 50, "training_preparation"), (50, 150, "productive"),
+    ]  # fmt: skip
+    assert goodput.disruptions == []
+    assert goodput.account().total_ns == 150 * SECOND
+
+
+def test_a_rank_that_lingers_does_not_make_a_restart_a_second_job() -> None:
+    lingers = Notebook(1).steps(0, *range(0, 40, 10)).exits(100, "killed", "at last")
+    died = Notebook(0).steps(0, *range(0, 40, 10)).exits(35, "killed", "first")
+    again = [Notebook(r, attempt=2, start=40).steps(3, 50, 60, 70).exits(70) for r in (0, 1)]
+    goodput = told(lingers, died, *again)
+    assert [disruption.attempt for disruption in goodput.disruptions] == [1]
+
+
 def test_two_that_go_down_at_one_instant() -> None:
     """A rank may be there twice: whoever starts programs may be wrong."""
     one, other = (Notebook(0, name=name).steps(0, 0, 10, 20) for name in "ab")

@@ -101,6 +101,6 @@ describe("the use of accelerators", () => {
 });
 
 test("a goodput is green only if it is good", () => {
-  expect([0.97, 0.8, 0.79, 0.5, 0.49, 0.09, 0].map(tone)).toEqual(["good", "good", "warn", "warn", "bad", "bad", "bad"]);
-  expect([null, undefined, NaN].map(tone)).toEqual(["unknown", "unknown", "unknown"]);
+  expect([0.97, 0.8, 0.79, 0.5, 0.49, 0.09, 0.001].map(tone)).toEqual(["good", "good", "warn", "warn", "bad", "bad", "bad"]);
+  expect([null, undefined, NaN, 0].map(tone)).toEqual(["unknown", "unknown", "unknown", "unknown"]);
 });

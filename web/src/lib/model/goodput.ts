@@ -9,9 +9,10 @@ export const stackOrder = (account: Goodput): string[] => spentInOrder(account.s
 
 export type Tone = "good" | "warn" | "bad" | "unknown";
 
-/** The colour of a goodput: green from 80 %, red below half.  The command line has the same limits. */
+/** The colour of a goodput: green from 80 %, red below half, as on the command line.  None at all is no colour: then
+ *  nothing was seen that could be productive. */
 export function tone(share: number | null | undefined): Tone {
-  if (share === null || share === undefined || !Number.isFinite(share)) return "unknown";
+  if (share === null || share === undefined || !Number.isFinite(share) || share === 0) return "unknown";
   return share >= 0.8 ? "good" : share >= 0.5 ? "warn" : "bad";
 }
 

@@ -55,6 +55,11 @@ const WORDS: Record<string, (body: JsonObject, event: EventInfo) => Words | null
   device_added: (body) => ["device", "good", `${text(body.device) || "a device"} was added`],
   device_unreadable: (body) => ["device", "warn", `${text(body.device) || "a device"} cannot be read`, text(body.why)],
   collector_stuck: (body) => ["device", "warn", `${text(body.collector) || "a collector"} is stuck`],
+  // The main thread's is the run's end, which says it.
+  exception: (body) =>
+    body.thread === "MainThread"
+      ? null
+      : ["warning", "bad", `thread ${text(body.thread)} ended by ${[text(body.type), text(body.message)].filter(Boolean).join(": ")}`],
   warning: (body) => ["warning", "warn", text(body.what) || "warning", Number(body.count) > 1 ? `${text(body.count)} times` : ""],
   log: (body) => ["log", "plain", text(body.message ?? body.text ?? body.name) || "log", text(body.value)],
   journal_loss: (body) => ["warning", "warn", "records were lost", several(Number(body.dropped_records ?? 0), "record")],
@@ -63,7 +68,7 @@ const WORDS: Record<string, (body: JsonObject, event: EventInfo) => Words | null
   limit_reached: (body) => ["warning", "warn", `the head refuses more ${text(body.what) || "records"}`, text(body.why)],
   queue_unknown: (body) => ["warning", "warn", `${text(body.by) || "the scheduler"} does not say how long the job waited`, text(body.why)],
   // Shown elsewhere, or not of interest here.
-  config: () => null, elapsed: () => null, goodput_entry: () => null, profile: () => null,
+  config: () => null, console: () => null, elapsed: () => null, goodput_entry: () => null, profile: () => null,
   incident: () => null, stacks: () => null, device_owner: () => null, fork: () => null, agent_start: () => null, agent_end: () => null,
   command_result: () => null,
 };

@@ -4,7 +4,7 @@ import { LastSteps, endWords, eventWords, inOrder, lasted } from "./processes";
 
 const process = (changed: Partial<ProcessInfo> = {}): ProcessInfo => ({
   journal: "j", host: "a", pid: 1, rank: 0, world_size: 2, attempt: 1, state: "running", reason: "",
-  started_ns: 0, ended_ns: null, last_ns: 5e9, exit_code: null, signal: null, out_of_memory: false, ...changed,
+  started_ns: 0, ended_ns: null, last_ns: 5e9, exit_code: null, signal: null, out_of_memory: false, role: "process", ...changed,
 });
 const point = (rank: number, attempt: number, step: number | null): LatestInfo => ({
   series: 1, metric: "loss", unit: "", rank, host: "a", device: "", attempt, time_ns: 1, step, value: 1,

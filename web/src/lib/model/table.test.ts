@@ -37,12 +37,14 @@ describe("a run that stands still", () => {
 });
 
 describe("a warning", () => {
-  const warnings: RunInfo["warnings"] = [{ code: "loss_nonfinite", text: "loss is NaN since step 150", time_ns: 1, step: 150 }];
+  const warnings: RunInfo["warnings"] = [{ code: "loss_nonfinite", text: "loss is NaN since step 150", time_ns: 1, step: 150, weight: "warning" }];
   it("comes before the reason, and is found by the filter", () => {
     expect(remark(run("a", { warnings }))).toEqual({ text: "loss is NaN since step 150", warns: true });
     expect(remark(run("a", { warnings, reason: "exit code 1" })).text).toBe("loss is NaN since step 150; exit code 1");
     expect(remark(run("a", { reason: "exit code 1" }))).toEqual({ text: "exit code 1", warns: false });
     expect(matcher("nan")(run("a", { warnings }))).toBe(true);
+    const note = [{ ...warnings[0]!, weight: "note" as const }];
+    expect(remark(run("a", { warnings: note }))).toEqual({ text: "", warns: false });
   });
 });
 

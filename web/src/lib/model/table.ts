@@ -118,9 +118,12 @@ export function counted(runs: readonly RunInfo[]): Partial<Record<ShownState, nu
   return counts;
 }
 
+/** A note explains what is shown, and is no alarm. */
+export const isWarning = (one: RunInfo["warnings"][number]): boolean => one.weight === "warning";
+
 /** What a person should read first of a run, and whether it is a warning. */
 export function remark(run: RunInfo): { text: string; warns: boolean } {
-  const warning = run.warnings[0];
+  const warning = run.warnings.find(isWarning);
   // Beside the state, the reason need not repeat it.
   if (run.shown_state === "stalled") return { text: run.reason.replace(/^stalled: /, ""), warns: true };
   if (!warning) return { text: run.reason, warns: false };

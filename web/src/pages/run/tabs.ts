@@ -23,6 +23,7 @@ export const TABS: readonly Tab[] = [
   { id: "goodput", title: "Goodput", load: () => import("./Goodput.svelte") },
   { id: "metrics", title: "Metrics", load: () => import("./Metrics.svelte") },
   { id: "devices", title: "Devices", load: () => import("./Devices.svelte") },
+  { id: "logs", title: "Logs", load: () => import("./Logs.svelte") },
   { id: "stacks", title: "Stacks", load: () => import("./Stacks.svelte") },
   { id: "profiles", title: "Profiles", load: () => import("./Profiles.svelte") },
   { id: "processes", title: "Processes", load: () => import("./Processes.svelte") },

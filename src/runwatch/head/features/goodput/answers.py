@@ -51,7 +51,9 @@ from runwatch.views.goodput.explaining import explain
 from runwatch.views.goodput.facts import ENTRY_PREFIX
 from runwatch.views.goodput.figures import EXCLUDED
 from runwatch.views.goodput.looks import LOOKS
+from runwatch.views.runs import runs_of
 from runwatch.views.times import to_the_second
+from runwatch.views.warnings import of_steps
 
 # ── the account ────────────────────────────────────────────────────────────────────────────────
 
@@ -68,6 +70,7 @@ def account(reading: Reading, accounts: Accounts, given: Given) -> GoodputInfo:
         _check_window(goodput, since, until)
         found = goodput.account(since, until, exclude=exclude)
         info = _info(run, goodput, found)
+        info.remark = _remark(reading, run, goodput)
         info.figures = figures(reading, run, goodput, found, exclude, given)
         if given["buckets"]:
             parts = _parts(goodput, found, exclude, given["buckets"])
@@ -75,6 +78,13 @@ def account(reading: Reading, accounts: Accounts, given: Given) -> GoodputInfo:
         if given["intervals"]:
             info.intervals = _intervals(goodput, found, exclude, given["intervals"])
         return info
+
+
+def _remark(reading: Reading, run: RunId, goodput: Goodput) -> str:
+    if goodput.steps or goodput.ideal_step_ns is not None:
+        return ""
+    (summary,) = runs_of(reading.processes(run), {})
+    return next((plain(warning.text) for warning in of_steps(summary)), "")
 
 
 def explained(reading: Reading, accounts: Accounts, given: Given) -> ExplainedInfo:

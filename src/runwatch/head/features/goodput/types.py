@@ -123,6 +123,8 @@ class GoodputInfo(Answer):
     over_time: list[BucketInfo] | None = None
     intervals: IntervalsInfo | None = None
     figures: FiguresInfo | None = None
+    remark: str = ""
+    """Why nothing can be called productive, where no step was seen."""
 
 
 class ExplainedInfo(Answer):

@@ -65,6 +65,7 @@ def _process_info(state: ProcessState) -> ProcessInfo:
         exit_code=state.exit_code,
         signal=state.signal,
         out_of_memory=state.out_of_memory,
+        role="launcher" if state.is_launcher else "process",
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from runwatch.head.http.types import Answer, AttemptInfo, EventFields, JsonObject, RunInfo
 from runwatch.views.life import State
 
@@ -49,6 +51,8 @@ class ProcessInfo(Answer):
     exit_code: int | None
     signal: str | None
     out_of_memory: bool
+    role: Literal["process", "launcher"] = "process"
+    """launcher: the command that `runwatch exec` runs; it waits for the ranks and is none itself."""
 
 
 class ProcessList(Answer):

@@ -36,6 +36,7 @@ from runwatch.head.state.accounts.notes import noted
 from runwatch.head.state.board import RunBoard
 from runwatch.record import JournalId, RunId
 from runwatch.record.captures import ProfileDeleted, ProfileEvent
+from runwatch.record.console import ExceptionTold
 from runwatch.record.life import ClockJump, Fork, JournalLoss, LogText, RunEnd, RunStart, SdkWarning
 from runwatch.record.losses import (
     LimitReached,
@@ -76,7 +77,7 @@ LOSS_NONFINITE: Final = "loss_nonfinite"
 """The kind of an event that no process tells of: the timeline derives it."""
 logger = logging.getLogger("runwatch.head")
 
-_ENDS: Final = (RunStart.KIND, RunEnd.KIND, ProcessExit.KIND)
+_ENDS: Final = (RunStart.KIND, RunEnd.KIND, ProcessExit.KIND, ExceptionTold.KIND)
 _OF_HOSTS: Final = (
     GpuXid.KIND, DeviceLost.KIND, DeviceAdded.KIND, DeviceUnreadable.KIND, CollectorStuck.KIND,
     CollectorResumed.KIND, CollectorFailed.KIND, AgentStart.KIND, AgentEnd.KIND,
@@ -138,7 +139,7 @@ class Timelines:
             steps=_steps(reading, run, window, given["pixels"]),
             checkpoints=checkpoints,
             disruptions=disruptions,
-            events=[event_info(TimelineEvent, each, _short(each.body)) for each in shown],
+            events=[event_info(TimelineEvent, each, _short(each)) for each in shown],
             left_out=events.left_out,
             more=events.more,
             profiles=_profiles(reading, run, states, window),
@@ -320,7 +321,11 @@ def _in_order(events: Iterable[EventRow]) -> list[EventRow]:
     return sorted(events, key=lambda event: (event.time_ns, event.journal))
 
 
-def _short(body: Mapping[str, Any]) -> dict[str, Any]:
+def _short(event: EventRow) -> dict[str, Any]:
+    body = event.body
+    if event.kind == ExceptionTold.KIND:  # the traceback is in the log, which not everybody may see
+        told = ExceptionTold.of(body)
+        body = {"type": told.type, "message": told.message, "thread": told.thread}
     found = {str(name): value for name, value in body.items() if _is_plain(value)}
     return {
         plain(name): plain(value[:LONGEST_TEXT] if isinstance(value, str) else value)

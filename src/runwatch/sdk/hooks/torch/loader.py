@@ -39,45 +39,42 @@ class Loaders:
         self._main = main_thread().ident
         self._evaluation: Span | None = None
         self._evaluated_by: ref[Any] | None = None
-        self._wait: Span | None = None
-        """For a batch that is asked for inside a step or an evaluation."""
 
     def around_next(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        tell, now, trains = self._tell, self._now, self._trains
+        tell, now, trains, me = self._tell, self._now, self._trains, get_ident
 
         @wraps(function)
         def __next__(iterator: Any) -> Any:
             loop = tell.loop
-            run = None if loop is None else loop.run
-            if tell.deaf or get_ident() != (self._main if run is None else run._thread):
+            if loop is None:
+                return self._early(function, iterator)
+            run = loop.run
+            if run._awaits_data or me() != run._thread:  # the program tells its waits itself
                 return function(iterator)
-            if run is not None:
-                if run._awaits_data:  # the program tells its waits itself
-                    return function(iterator)
-                run._awaits_data = True
-            asked, training = now(), trains() and not tell.evaluates
-            self._asks(loop, iterator, asked, training)
+            training = trains() and not tell.evaluates
+            if not training or self._evaluation is not None:
+                self._turns(loop, iterator, training)
+            run._awaits_data, came, asked = True, 0, now()
             try:
                 item = function(iterator)
-            except StopIteration:
-                self._over(loop, asked, training)
-                raise
+                came = now()
             finally:
-                if run is not None:
-                    run._awaits_data = False
-            self._comes(loop, asked, training)
+                run._awaits_data = False
+                if not came:
+                    self._over(loop, asked, training)
+            if training:
+                loop.batch(asked, came)
+            else:
+                loop.waited(asked, came)
             return item
 
         return __next__
 
-    @guarded("note that a batch is asked for", quiet=True)
-    def _asks(self, loop: Loop | None, iterator: Any, asked: int, training: bool) -> None:
-        if loop is None:
-            return
+    @guarded("note what a batch is for", quiet=True)
+    def _turns(self, loop: Loop, iterator: Any, training: bool) -> None:
+        """An evaluation begins, goes on, or is over."""
         if training:
-            if self._evaluation is not None:
-                self.evaluated()
-            loop.asks(asked)
+            self.evaluated()
         elif (
             self._evaluation is None
             and loop.leader == OPTIMIZERS
@@ -87,51 +84,44 @@ class Loaders:
             self._evaluation = Span(loop.run, EVALUATION)
             self._evaluation.begin(loop.run._step)
             self._evaluated_by = ref(iterator, self._left)
-        if loop.is_open or self._evaluation is not None or self._tell.evaluates:
-            self._wait = Span(loop.run, DATA_LOADING)
-            self._wait.begin(loop.run._step)
 
-    @guarded("note that a batch came", quiet=True)
-    def _comes(self, loop: Loop | None, asked: int, training: bool) -> None:
-        came = self._now()
-        if self._has_waited():
-            return
-        if loop is not None:
-            if training:
-                loop.comes(asked, came)
-        elif training and not self._tell.batch[1]:
-            self._tell.batch = (asked, came)
+    def _over(self, loop: Loop, asked: int, training: bool) -> None:
+        if training:
+            loop.no_batch(asked)
+        else:
+            self.evaluated()
+
+    def _early(self, function: Callable[[Any], Any], iterator: Any) -> Any:
+        """There is no run.  Perhaps there will be one, and this is its first batch."""
+        tell = self._tell
+        if not tell.expects or tell.beside:
+            return function(iterator)
+        training, asked, came = self._trains() and not tell.evaluates, self._now(), 0
+        try:
+            item = function(iterator)
+            came = self._now()
+        finally:
+            if not came:
+                tell.batch = (0, 0)
+        if tell.loop is not None:  # it has begun meanwhile
+            return item
+        if training and not tell.batch[1]:
+            tell.batch = (asked, came)
         else:
             self._waited_early(asked, came)
+        return item
 
-    @guarded("note that a loader has no more", quiet=True)
-    def _over(self, loop: Loop | None, asked: int, training: bool) -> None:
-        over = self._now()
-        waited = self._has_waited()
-        if loop is None:
-            self._tell.batch = (0, 0)
-            self._waited_early(asked, over)
-        elif not training:
-            self.evaluated()
-        elif not waited:
-            loop.over(asked, over)
-
-    def _has_waited(self) -> bool:
-        wait, self._wait = self._wait, None
-        if wait is not None:
-            wait.end(wait._run._step)
-        return wait is not None
-
+    @guarded("note a wait for data", quiet=True)
     def _waited_early(self, asked: int, came: int) -> None:
         shift = tick_shift(system_clock)
         self._tell.elapsed(
             DATA_LOADING, asked + shift, came + shift, beside=False, source="torch.DataLoader"
         )
 
-    @guarded("note that an evaluation is over", quiet=True)
     def _left(self, _: object) -> None:
         self.evaluated()
 
+    @guarded("note that an evaluation is over", quiet=True)
     def evaluated(self) -> None:
         span, self._evaluation, self._evaluated_by = self._evaluation, None, None
         run = self._tell.run

@@ -25,11 +25,9 @@ _SCALER: Final = "torch.amp.grad_scaler"
 def install(tell: Teller) -> None:
     optimizers = Optimizers(tell)
     module: Any = sys.modules["torch.optim.optimizer"]
-    for handle in (
-        module.register_optimizer_step_pre_hook(optimizers.before),
-        module.register_optimizer_step_post_hook(optimizers.after),
-    ):
-        tell.at_the_end.append(handle.remove)
+    optimizers.first = module.register_optimizer_step_pre_hook(optimizers.before)
+    after = module.register_optimizer_step_post_hook(optimizers.after)
+    tell.at_the_end += [optimizers.forget_first, after.remove]
     scaler = getattr(sys.modules.get(_SCALER), "GradScaler", None)
     if scaler is not None:
         tell.replace("step", [scaler], optimizers.around_scaler)
@@ -39,6 +37,8 @@ class Optimizers:
     def __init__(self, tell: Teller) -> None:
         self._tell = tell
         self._stepped = 0
+        self.first: Any = None
+        """The hook before a step, until there is a run."""
 
     @guarded("note that an optimizer steps", quiet=True)
     def before(self, optimizer: Any, args: object, kwargs: object) -> None:
@@ -48,14 +48,24 @@ class Optimizers:
             if tell.loop is not None:
                 tell.loop.begins_at(tell.loop.now())
 
-    @guarded("note that an optimizer has stepped", quiet=True)
     def after(self, optimizer: Any, args: object, kwargs: object) -> None:
         self._stepped += 1
         loop = self._tell.loop
         if loop is not None:
-            if loop.number == NO_STEP and not loop.is_open:
-                self._resume(loop, optimizer)
+            if loop.number == NO_STEP or self.first is not None:
+                self._at_first(loop, optimizer)
             loop.updated(optimizer)
+
+    @guarded("note that an optimizer steps for the first time", quiet=True)
+    def _at_first(self, loop: Loop, optimizer: Any) -> None:
+        self.forget_first()
+        if loop.number == NO_STEP and not loop.is_open:
+            self._resume(loop, optimizer)
+
+    def forget_first(self) -> None:
+        first, self.first = self.first, None
+        if first is not None:
+            first.remove()
 
     def around_scaler(self, function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)

@@ -33,11 +33,13 @@ class World:
 
     def run(self, name: str, points: list[tuple[str, float, int | None, float]], *,
             end: str = "", rank: int = 0, start: float = 0, journal: str = "",
-            incident: dict[str, Any] | None = None) -> None:  # fmt: skip
+            incident: dict[str, Any] | None = None, role: str = "process",
+            key: str = "") -> None:  # fmt: skip
         journal = journal or f"j-{name}-{rank}"
         producer = Producer(
-            self.store, journal, run=name, name=name, rank=rank, start_ns=when(start)
-        )
+            self.store, journal, run=name, name=name, rank=rank, start_ns=when(start), role=role,
+            attempt_key=key,
+        )  # fmt: skip
         events: list[tuple[str, float, dict[str, Any]]] = [("run_start", start, {})]
         if incident is not None:
             events.append(("incident", 990, {"id": "i1", "state": "open", **incident}))
@@ -118,6 +120,7 @@ def test_a_loss_that_became_nan(world: World, end: str) -> None:
         "text": "loss is NaN since step 2",
         "time_ns": when(2),
         "step": 2,
+        "weight": "warning",
     }
     assert world.ask("/api/v1/runs/nan")["warnings"] == [warning]
     events = world.ask("/api/v1/runs/nan/timeline")["events"]
@@ -165,3 +168,40 @@ def test_a_rank_of_several(world: World) -> None:
     world.run("nan", losses(3.0, NAN, NAN, NAN), rank=1)
     (warning,) = world.runs()["nan"]["warnings"]
     assert warning["text"] == "loss is NaN since step 1 on rank 1"
+
+
+# ── what could not be seen ─────────────────────────────────────────────────────────────────────
+
+UNSEEN = [("lr", 1.0, None, 0.1)]
+
+
+def notes(run: Any) -> list[tuple[str, str]]:
+    return [(each["weight"], each["text"]) for each in run["warnings"]]
+
+
+def test_a_command_without_a_known_loop_says_that_no_steps_were_seen(world: World) -> None:
+    world.run("script", UNSEEN, role="launcher", key="exec-1", end="completed")
+    world.run("late", UNSEEN, role="launcher", key="exec-2")
+    world.run("new", UNSEEN, role="launcher", key="exec-3", start=990)
+    unseen = [("note", "no steps seen: no known framework loop")]
+    found = world.runs()
+    assert {name: notes(run) for name, run in found.items()} == {
+        "script": unseen,
+        "late": unseen,
+        "new": [],
+    }
+    account = world.ask("/api/v1/runs/script/goodput")
+    assert (account["steps"], account["remark"]) == (0, unseen[0][1])
+    (command,) = world.ask("/api/v1/runs/script/processes")["processes"]
+    assert command["role"] == "launcher" and found["script"]["ranks"] == 0
+
+
+def test_a_program_that_marks_no_steps_is_told_how(world: World) -> None:
+    world.run("plain", UNSEEN, end="completed")
+    world.run("stepping", losses(1.0, 0.5), end="completed")
+    world.run("hooked", UNSEEN, role="launcher", key="exec-4", end="completed")
+    world.run("hooked", losses(1.0, 0.5), key="exec-4", journal="rank-0", end="completed")
+    found = world.runs()
+    ((weight, text),) = notes(found["plain"])
+    assert weight == "note" and "run.steps" in text and "runwatch exec" in text
+    assert notes(found["stepping"]) == [] and notes(found["hooked"]) == []

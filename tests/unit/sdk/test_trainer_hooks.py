@@ -1,0 +1,136 @@
+"""Hooks of frameworks that are not installed here, or not in the version that a test needs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from runwatch.record import BEGIN
+from runwatch.sdk import front
+from runwatch.sdk.guard import tally
+from runwatch.sdk.hooks.teller import Teller
+from runwatch.sdk.hooks.trainers import deepspeed, lightning, transformers
+from runwatch.sdk.hooks.versions import KNOWN, is_known, numbers
+from runwatch.sdk.identity import identify
+from runwatch.sdk.run import Run
+from runwatch.testing import FakeClock, Story
+
+Tell = Callable[[], Story]
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def tell(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Teller:
+    monkeypatch.setenv("RUNWATCH_HOOKS", "off")
+    return Teller(front.begin(identify("clocked"), lambda who: Run(who, clock=clock), {}, Run))
+
+
+def install_module(monkeypatch: pytest.MonkeyPatch, name: str, **names: object) -> Any:
+    module = ModuleType(name)
+    vars(module).update(names)
+    monkeypatch.setitem(sys.modules, name, module)
+    return module
+
+
+# ── versions ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("version", "known"),
+    [("4.20.0", True), ("5.23.0", True), ("5.0rc1", True), ("4.19.9", False), ("6.0.0", False),
+     ("", False), ("main", False)],
+)  # fmt: skip
+def test_a_version_that_is_not_known_is_said_once(
+    version: str, known: bool, tell: Teller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_module(monkeypatch, "transformers", __version__=version)
+    for _ in range(2):
+        assert is_known(tell, "transformers") is known
+    assert len(tally.counts) == (0 if known else 1)
+
+
+def test_a_hook_for_a_version_that_is_not_known_is_not_set(
+    tell: Teller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_module(monkeypatch, "transformers", __version__="99.0")
+    install_module(monkeypatch, "deepspeed", __version__="99.0")
+    install_module(monkeypatch, "lightning", __version__="99.0")
+    install_module(monkeypatch, "lightning.pytorch.trainer.trainer")
+    for hook in (transformers, deepspeed, lightning):
+        hook.install(tell)
+    assert list(tally.counts) == [
+        f"hook of {name} 99.0" for name in ("transformers", "deepspeed", "lightning")
+    ]
+    assert tell.at_the_end == []
+
+
+def test_numbers_of_versions() -> None:
+    assert numbers("2.13.0a4+cpu") == (2, 13, 0)
+    assert numbers("unknown") == ()
+    assert all(low < high for low, high in KNOWN.values())
+
+
+# ── DeepSpeed, as its documentation describes its engine ──────────────────────────────────────
+
+
+class DeepSpeedEngine:
+    """Steps at every batch, and updates at every second one."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+        self.micro_steps = self.global_steps = 0
+
+    def step(self, lr_kwargs: object = None) -> None:
+        self.clock.advance(1)
+        self.micro_steps += 1
+        self.global_steps = self.micro_steps // 2
+
+    def save_checkpoint(self, save_dir: str, tag: str | None = None) -> bool:
+        self.clock.advance(3)
+        return True
+
+    def load_checkpoint(self, load_dir: str) -> tuple[str, dict[str, int]]:
+        return load_dir, {}
+
+
+class MonitorMaster:
+    def __init__(self) -> None:
+        self.written: list[Any] = []
+
+    def write_events(self, event_list: list[tuple[str, float, int]]) -> None:
+        self.written += event_list
+
+
+def test_deepspeed(
+    tell: Teller, clock: FakeClock, story: Tell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_module(monkeypatch, "deepspeed", __version__="0.18.2")
+    for name in ("step", "save_checkpoint", "load_checkpoint"):  # pytest puts them back
+        monkeypatch.setattr(DeepSpeedEngine, name, vars(DeepSpeedEngine)[name])
+    monkeypatch.setattr(MonitorMaster, "write_events", MonitorMaster.write_events)
+    install_module(monkeypatch, "deepspeed.runtime.engine", DeepSpeedEngine=DeepSpeedEngine)
+    install_module(monkeypatch, "deepspeed.monitor.monitor", MonitorMaster=MonitorMaster)
+    deepspeed.install(tell)
+    engine, monitor = DeepSpeedEngine(clock), MonitorMaster()
+    for _ in range(6):
+        engine.step()
+    monitor.write_events([("Train/Samples/train_loss", 0.5, 48), ("Train/Samples/lr", 0.1, 48)])
+    assert engine.save_checkpoint("here", tag="latest") is True
+    assert engine.load_checkpoint("here") == ("here", {})
+    assert len(monitor.written) == 2
+    told = story()
+    steps = [n for n in told.numbers if n.metric == "step_seconds"]
+    assert [n.step for n in steps] == [1, 2, 3]
+    assert [n.value for n in steps[1:]] == [2.0, 2.0]
+    assert told.values("Train/Samples/train_loss") == [0.5]
+    begun = [edge.name for edge in told.edges if edge.edge == BEGIN and edge.name != "step"]
+    assert begun == ["checkpoint_save", "checkpoint_restore"]
+    assert tally.counts == {}
