@@ -19,7 +19,7 @@ from runwatch.views.times import to_the_second
 ALIVE_WINDOW_SECONDS: Final = 30.0
 
 # An attempt that is heard of this long after a later one began goes on beside it.
-_AT_ONCE_NS: Final = 10_000_000_000
+AT_ONCE_NS: Final = 10_000_000_000
 
 AT_ONCE: Final = "give one of them another name or id"
 """What to do about two jobs of one name."""
@@ -244,7 +244,7 @@ def going_on(members: Iterable[ProcessState]) -> list[int]:
             heard[number] = max(heard.get(number, 0), member.last_ns)
     going, later_ns = [], None
     for number in sorted(begun, reverse=True):
-        if number in heard and (later_ns is None or heard[number] > later_ns + _AT_ONCE_NS):
+        if number in heard and (later_ns is None or heard[number] > later_ns + AT_ONCE_NS):
             going.append(number)
         later_ns = max(later_ns or 0, begun[number])
     return going[::-1]
