@@ -164,3 +164,5 @@ def test_what_is_no_head_is_told_without_its_bytes(ask: Ask, tmp_path: Path) -> 
 def test_a_list_without_runs_says_which_runs(ask: Ask) -> None:
     said = ask("runs", "--state", "failed", "--group", "tests").stdout
     assert said.startswith("no runs that are failed of group 'tests' in http")
+    assert "did you mean" not in said
+    assert "did you mean 'tests'?" in ask("runs", "--group", "test").stdout
