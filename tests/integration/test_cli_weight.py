@@ -35,6 +35,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Asked, Lis
     [
         "runs",
         "show line --metric loss",
+        "logs line",
         "goodput line",
         "goodput --by group",
         "devices",
