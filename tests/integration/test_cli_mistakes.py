@@ -28,19 +28,20 @@ Ask = Callable[..., Said]
 
 
 @pytest.fixture(scope="module")
-def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listening]:
-    with served(tmp_path_factory.mktemp("served")) as (_, at):
-        yield at
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Asked, Listening]]:
+    with served(tmp_path_factory.mktemp("served")) as both:
+        yield both
 
 
 @pytest.fixture
 def ask(
-    head: Listening,
+    world: tuple[Asked, Listening],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Ask:
     """Commands in this process: the head is a real one, and they only ask it."""
+    _, head = world
     monkeypatch.setenv("RUNWATCH_DIR", str(tmp_path))
     monkeypatch.setenv("RUNWATCH_HEAD", head.http)
     monkeypatch.setenv("RUNWATCH_TOKEN", head.token)
@@ -159,6 +160,13 @@ def test_what_is_no_head_is_told_without_its_bytes(ask: Ask, tmp_path: Path) -> 
         other.close()
     assert "what answers there is no page; it may be the head's port for agents" in done.stderr
     assert "SETTINGS" not in done.stderr
+
+
+def test_a_second_head_is_told_where_the_first_one_is(world: tuple[Asked, Listening]) -> None:
+    in_a_process, first = world
+    for command in (("ui", "--port", "0"), ("head", "--http-port", "0", "--grpc-port", "0")):
+        said = in_a_process(*command, code=1).stderr
+        assert f"served already, by process {first.pid}: open {first.link}" in said
 
 
 def test_a_list_without_runs_says_which_runs(ask: Ask) -> None:
