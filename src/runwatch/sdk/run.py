@@ -13,7 +13,7 @@ from runwatch.clock import Clock, system_clock
 from runwatch.journal.liveness import this_host
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import NO_STEP, Role, RunId, RunScope
-from runwatch.record.life import Config, Fork, Joined, LogText, RunEnd, SdkWarning
+from runwatch.record.life import Config, Fork, LogText, RunEnd, SdkWarning
 from runwatch.sdk import collect, farewell, launch, launched
 from runwatch.sdk.console import tracebacks
 from runwatch.sdk.console.unheard import Unheard
@@ -69,7 +69,7 @@ class Run(Stepping, Shown):
 
     _profiler: Profiler | None = None
     _by_hooks = False
-    """The program did not begin it: hooks did, at the first sign of training or logging."""
+    """Hooks began it, and the program has not asked for it yet."""
     _left_for: RunId | None = None
     """The run that this process's part went over to."""
 
@@ -193,13 +193,6 @@ class Run(Stepping, Shown):
             )
             reason, status = reason or text_of(status), None
         self._end(RunEnd(status or "completed", True, True, reason))
-
-    def _make_way(self, successor: RunId) -> None:
-        """The program begins another run.  If hooks began this one, a little too early and with
-        nothing to tell yet, the process was the other's all the time."""
-        if self._by_hooks and self._step == NO_STEP and self._writer is not None:
-            self._writer.tell(Joined(successor), scope=self._scope)
-        self.finish()
 
     def __enter__(self) -> Self:
         return self

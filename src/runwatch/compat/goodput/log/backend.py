@@ -313,7 +313,9 @@ def _run_of(name: str, root: str | os.PathLike[str] | None, last: Run | None) ->
 
 
 def _is_named(run: Run, name: str) -> bool:
-    return run.id == slug(name) or run._identity.name == name == display_name(name)
+    """By its name or by its id: $RUNWATCH_RUN_ID is for whatever the program calls its run."""
+    same_id = run.id in (slug(name), identify(name).run)
+    return same_id or run._identity.name == name == display_name(name)
 
 
 def _begin(name: str, root: str | os.PathLike[str] | None) -> Run:
