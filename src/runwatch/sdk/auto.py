@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.sdk.hooks import AUTO_HOOKS, HOOKS
 from runwatch.sdk.kineto import look_for_daemon
-from runwatch.sdk.own_frames import leave_out
+from runwatch.sdk.own_frames import is_shown, leave_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -169,7 +169,8 @@ class _Uncaught:
         if run is not None:
             run._on_exception(error)
         leave_out(error)
-        self._shown_by(kind, error, error.__traceback__)
+        if self._shown_by is not sys.__excepthook__ or not is_shown():
+            self._shown_by(kind, error, error.__traceback__)
 
 
 def is_launcher() -> bool:

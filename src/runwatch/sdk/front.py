@@ -83,7 +83,7 @@ def init(
     kind: type[Run] = Run if asked is None else asked.kind
 
     def make(identity: Identity) -> Run:
-        if auto:
+        if auto or others.get("sync_tensorboard"):  # wandb's word for a part of the same
             automatic.begin(stays=False)
         return kind(
             identity,
@@ -161,8 +161,9 @@ def begin(
             run = make(_distinct(identity))
             run._start({**_state.config, **config})
         else:
-            if current is not None:
+            if current is not None and not run._by_hooks:
                 tally.count("init again", f"run {identity.name!r} is going on: init() returns it")
+            run._by_hooks = False
             _state.ids.setdefault(run.id, identity.name)
             if _state.config or config:
                 run.config.update({**_state.config, **config})

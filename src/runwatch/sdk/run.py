@@ -68,10 +68,10 @@ class Run(Stepping, Shown):
     """
 
     _profiler: Profiler | None = None
+    _by_hooks = False
+    """Hooks began it, and the program has not asked for it yet."""
     _left_for: RunId | None = None
     """The run that this process's part went over to."""
-    _by_hooks = False
-    """Nobody asked for it: hooks saw that the process trains."""
 
     def __init__(
         self,
