@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 
 from runwatch import logs
-from runwatch.cli.head_options import json_option, print_ready, token_options
+from runwatch.cli.head_options import json_option, print_ready, served_once, token_options
 from runwatch.errors import NotFound
 from runwatch.settings import load
 
@@ -50,5 +50,6 @@ def run(arguments: argparse.Namespace) -> int:
         print("Stop it with Ctrl-C.", flush=True)
 
     logs.spare()
-    Head(settings, tail_journals=True).run(ready)
+    with served_once(settings.root):
+        Head(settings, tail_journals=True).run(ready)
     return 0
