@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig, type Plugin } from "vite";
 
-const head = process.env.RUNWATCH_HEAD_URL ?? "http://127.0.0.1:8091";
+const head = process.env.RUNWATCH_HEAD_URL ?? "http://127.0.0.1:8090";
 
 /** The flame graph viewer lies beside the page, as it was published, and is no part of its bundle. */
 function speedscope(): Plugin {

@@ -10,14 +10,16 @@ import signal
 import subprocess
 import sys
 import urllib.error
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from runwatch.address import Listening, read_address
-from runwatch.agent.lock import end_agents
+from runwatch.agent.lock import AgentLock, end_agents
+from runwatch.journal.liveness import this_host
 from runwatch.record import RunId
 from runwatch.store.duck.engine import DuckStore
 from runwatch.testing import until
@@ -34,6 +36,7 @@ print(run.url, flush=True)
 if len(sys.argv) > 3:
     sys.stdin.read()
 """
+TOKEN = "of-all-heads-in-town"
 STATUS = [sys.executable, "-m", "runwatch.cli", "status", "--json"]
 
 
@@ -45,7 +48,6 @@ class House:
         self.root = town.root / name
         self.ports = free_port(), free_port()
         self.process: subprocess.Popen[bytes] | None = None
-        self.at: Listening | None = None
 
     @property
     def page(self) -> str:
@@ -55,7 +57,12 @@ class House:
         http, grpc = map(str, self.ports)
         command = ["-m", "runwatch.cli", "head", "--dir", str(self.root), *options]
         self.process = process = self.town.python(
-            *command, "--http-port", http, "--grpc-port", grpc, directory=self.root
+            *command,
+            "--http-port",
+            http,
+            "--grpc-port",
+            grpc,
+            named={"RUNWATCH_DIR": "", "RUNWATCH_TOKEN": TOKEN},
         )
 
         def ready() -> Listening | None:
@@ -63,7 +70,7 @@ class House:
             at = read_address(self.root)
             return at if at is not None and at.pid == process.pid else None
 
-        self.at = remember(until(ready, what="the head to start"))
+        remember(until(ready, what="the head to start"))
         return self
 
     def close(self, number: int = signal.SIGTERM) -> None:
@@ -80,8 +87,7 @@ class House:
     @property
     def named(self) -> dict[str, str]:
         """As a program's environment names it."""
-        assert self.at is not None
-        return {"RUNWATCH_HEAD": self.page, "RUNWATCH_TOKEN": self.at.token}
+        return {"RUNWATCH_HEAD": self.page, "RUNWATCH_TOKEN": TOKEN}
 
     def ask(self, path: str) -> Any:
         try:
@@ -97,7 +103,7 @@ class House:
         return {run["name"]: run["state"] for run in self.ask("/runs")["runs"]}
 
     def wait_for(self, **states: str) -> None:
-        until(lambda: self.runs() == states, 30, lambda: f"{states}, not {self.runs()}")
+        until(lambda: self.runs() == states, 60, f"{states} at {self.root.name}")
 
     def values(self, run: str) -> list[float]:
         """Read from the store itself; the head is closed for it."""
@@ -126,33 +132,44 @@ class Town:
         return self.houses[-1]
 
     def python(
-        self, *command: str, directory: Path | None = None, stdin: int | None = None, **more: str
+        self, *command: str, named: Mapping[str, str] | None = None, reads: bool = False
     ) -> subprocess.Popen[bytes]:
-        environment = Cluster.environment_of(directory or self.node) | {"HOME": str(self.root)}
+        environment = Cluster.environment_of(self.node) | {"HOME": str(self.root)}
         process = subprocess.Popen(
             [sys.executable, *command],
-            env=environment | more,
-            stdin=stdin,
+            env=environment | dict(named or {}),
+            stdin=subprocess.PIPE if reads else None,
             stdout=self.log,
             stderr=self.log,
         )
         self.others.append(process)
         return process
 
-    def agent(self, **more: str) -> subprocess.Popen[bytes]:
-        return self.python("-m", "runwatch.agent", "--dir", str(self.node), "--idle", "0", **more)
+    def agent(self, named: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+        command = ("-m", "runwatch.agent", "--dir", str(self.node), "--idle", "0")
+        return self.python(*command, named=named)
 
-    def program(self, name: str, count: int = 100, **more: str) -> subprocess.Popen[bytes]:
-        """It lives until its input ends."""
-        pipe = subprocess.PIPE
-        return self.python("-c", PROGRAM, name, str(count), "stay", stdin=pipe, **more)
+    def program(
+        self, name: str, named: Mapping[str, str] | None = None, count: int = 100
+    ) -> subprocess.Popen[bytes]:
+        """It lives until its input ends.  `named`: what its environment says of the head."""
+        return self.python("-c", PROGRAM, name, str(count), "stay", named=named, reads=True)
 
-    def status(self, **more: str) -> dict[str, Any]:
-        environment = Cluster.environment_of(self.node) | {"HOME": str(self.root)} | more
+    def status(self, named: Mapping[str, str] | None = None) -> dict[str, Any]:
+        environment = Cluster.environment_of(self.node) | {"HOME": str(self.root)}
+        environment |= dict(named or {})
         done = subprocess.run(STATUS, env=environment, capture_output=True, text=True, timeout=60)
         assert done.stderr == "", done.stderr
         answer: dict[str, Any] = json.loads(done.stdout)
         return answer
+
+    def say(self) -> str:
+        environment = Cluster.environment_of(self.node) | {"HOME": str(self.root)}
+        done = subprocess.run(STATUS[:-1], env=environment, capture_output=True, text=True)
+        return " ".join(done.stdout.split())
+
+    def holds(self, agent: subprocess.Popen[bytes]) -> bool:
+        return AgentLock(self.node, this_host()).holder() == agent.pid
 
     def words(self) -> str:
         self.log.flush()
@@ -182,18 +199,144 @@ def finish(program: subprocess.Popen[bytes]) -> None:
     assert program.wait(60) == 0
 
 
+def numbers(count: int) -> list[float]:
+    return [float(number) for number in range(count)]
+
+
+def head_states(answer: dict[str, Any]) -> dict[str, bool]:
+    return {head["address"]: head["connected"] for head in answer["agent"]["heads"]}
+
+
+def attention(answer: dict[str, Any]) -> str:
+    return "\n".join(f"{each['what']}: {each['todo']}" for each in answer["attention"])
+
+
+@pytest.mark.timeout(120)
 def test_an_agent_without_a_head_hears_of_the_heads_that_programs_name(town: Town) -> None:
     """And each head gets its own runs, with how their processes ended, and no other."""
     town.agent()
     until(lambda: list(town.node.glob("agent/*.status")), what="the agent")
+    assert "no journal here names a head" in town.say()
     one, two = town.house("one").open(), town.house("two").open()
-    first = town.program("first", **one.named)
-    second = town.program("second", **two.named)
+    first = town.program("first", one.named)
+    second = town.program("second", two.named)
     town.program("nobodys")
     one.wait_for(first="running")
     two.wait_for(second="running")
+    until(lambda: town.status()["well"], what="all to be well")
+    answer = town.status()
+    assert head_states(answer) == {one.page: True, two.page: True}
+    assert answer["head"]["from"] == "journals here" and answer["head"]["state"] == "well"
     finish(first)
     end(second, signal.SIGKILL)
     one.wait_for(first="completed")
     two.wait_for(second="killed")
-    assert one.values("first") == two.values("second") == [float(n) for n in range(100)]
+    assert one.values("first") == two.values("second") == numbers(100)
+
+
+@pytest.mark.timeout(120)
+def test_two_heads_have_everything_once_though_the_agent_and_a_head_are_killed(town: Town) -> None:
+    one, two = town.house("one").open(), town.house("two").open()
+    programs = [
+        town.program("first", one.named, 20_000),
+        town.program("second", two.named, 20_000),
+    ]
+    for house in (two, one):
+        agent = town.agent()
+        until(lambda: list(town.node.glob("journals/*/heads")), what="journals")
+        until(lambda a=agent: town.holds(a), what="the agent to begin")
+        house.close(signal.SIGKILL)
+        end(agent, signal.SIGKILL)
+        house.open()
+    town.agent()
+    one.wait_for(first="running")
+    two.wait_for(second="running")
+    for program in programs:
+        end(program, signal.SIGKILL)
+    one.wait_for(first="killed")
+    two.wait_for(second="killed")
+    assert one.values("first") == two.values("second") == numbers(20_000)
+
+
+@pytest.mark.timeout(120)
+def test_a_program_before_its_head_and_a_head_that_moves(town: Town) -> None:
+    """The records follow the head: its store has an id, which its new address gives too."""
+    house = town.house("house")
+    agent = town.agent()
+    named = {**house.named, "RUNWATCH_HEAD": house.page.removeprefix("http://")}
+    early = town.program("early", named)
+
+    def away() -> dict[str, Any] | None:
+        answer = town.status(named)
+        return answer if "not connected to" in attention(answer) else None
+
+    answer: dict[str, Any] = until(away, what="the agent to say that no head answers")
+    assert answer["waiting"]["records"] >= 100 and answer["waiting"]["since_ns"]
+    assert "nothing listens there" in attention(answer)
+    house.open()
+    house.wait_for(early="running")
+    house.move()
+    finish(early)  # its head is at another address now
+    house.wait_for(early="completed")
+    end(agent, signal.SIGTERM)
+    late = town.program("late", house.named)
+    until(lambda: len(list(town.node.glob("journals/*/heads"))) > 2, what="its journal")
+    town.agent()
+    house.wait_for(early="completed", late="running")
+    end(late, signal.SIGKILL)
+    house.wait_for(early="completed", late="killed")
+    assert house.values("early") == numbers(100)
+
+
+@pytest.mark.timeout(120)
+def test_what_a_head_prints_can_be_pasted(town: Town) -> None:
+    """Into a shell with another directory: programs, their agent and commands find the head,
+    whatever its ports are, with TLS and behind a path."""
+    authority = trustme.CA()
+    both, ca = str(town.root / "both.pem"), str(town.root / "ca.pem")
+    authority.cert_pem.write_to_path(ca)
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(both)
+    tls = ("--tls-certificate", both, "--tls-key", both)
+    house = town.house("house").open("--base-path", "/team/x", *tls)
+    until(lambda: "export" in town.words(), what="its words")
+    printed = town.words()
+    [line] = [each for each in printed.splitlines() if "export" in each]
+    page = house.page.replace("http:", "https:") + "/team/x"
+    script = f"""{line}
+    {sys.executable} -c '{PROGRAM}' pasted 100
+    {sys.executable} -m runwatch.cli runs --json
+    """
+    environment = Cluster.environment_of(town.node) | {"HOME": str(town.root)}
+    environment |= {"RUNWATCH_AGENT": "on", "RUNWATCH_CA": ca}
+    done = subprocess.run(
+        ["/bin/bash", "-c", script], env=environment, capture_output=True, text=True, timeout=60
+    )
+    url, runs = done.stdout.split("\n", 1)
+    assert url == f"{page}/#/run/pasted"
+    assert f"run 'pasted' is shown at {url}\n" == done.stderr.removeprefix("runwatch: ")
+    assert [run["name"] for run in json.loads(runs)["runs"]] == ["pasted"]
+
+
+@pytest.mark.timeout(120)
+def test_a_head_serves_its_own_directory_beside_an_agent_that_sends_elsewhere(town: Town) -> None:
+    """And programs that record there need no setting.  One that names this very head is there once,
+    though the head reads it and the agent sends it."""
+    far = town.house("far").open()
+    near = town.house("near")
+    near.root = town.node
+    near.open()
+    town.agent(far.named)
+    programs = [
+        town.program("here"),
+        town.program("there", far.named),
+        town.program("both", near.named, 20_000),
+    ]
+    near.wait_for(here="running", there="running", both="running")
+    far.wait_for(here="running", there="running")
+    for program in programs:
+        finish(program)
+    near.wait_for(here="completed", there="completed", both="completed")
+    far.wait_for(here="completed", there="completed")
+    assert near.values("here") == near.values("there") == numbers(100)
+    assert near.values("both") == numbers(20_000)
+    assert far.values("here") == far.values("there") == numbers(100)

@@ -119,6 +119,25 @@ def test_what_a_terminal_showed_is_recorded(tmp_path: Path) -> None:
     assert lines(launcher(tmp_path)) == [("both", "3 of 3"), ("both", "done")]
 
 
+def test_ranks_have_terminals_of_their_own(tmp_path: Path) -> None:
+    """Also those: else their progress bars would be gone."""
+    look = "import os; print('rank', os.environ['RANK'], [os.isatty(i) for i in (1, 2)])"
+    script = f'for rank in 0 1; do RANK=$rank "$0" -c "{look}"; done; echo end'
+    command = ["sh", "-c", script, PYTHON]
+    without = on_terminal(command, tmp_path)
+    assert on_terminal(under(command), tmp_path) == without
+    assert lines(launcher(tmp_path), rank=1) == [("both", "rank 1 [True, True]")]
+
+
+def test_a_person_is_told_where_to_look(tmp_path: Path) -> None:
+    command = under(["sh", "-c", "echo $RUNWATCH_QUIET"], "--name", "mine")
+    shown, _ = on_terminal(command, tmp_path, more={})
+    assert shown == b"runwatch: recording run 'mine'; `runwatch ui` shows it\r\n1\r\n"
+    head = ["--head", "http://head:8090"]
+    shown, _ = on_terminal(under(["true"], *head), tmp_path, more={"RUNWATCH_AGENT": "off"})
+    assert shown == b"runwatch: run 'true' is shown at http://head:8090/#/run/true\r\n"
+
+
 def test_a_terminal_that_goes_away_takes_the_command_with_it(tmp_path: Path) -> None:
     """As without us: the kernel tells the group in front."""
     command = [PYTHON, "-c", WAITS]

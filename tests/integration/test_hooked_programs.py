@@ -133,6 +133,25 @@ with loop("evaluations") as net:
             for batch in DataLoader(data, 4):
                 break
 
+with loop("evaluations-inside") as net:
+    update = sgd(net)
+    for epoch in range(3):
+        for batch in DataLoader(data, 4):
+            learn(net, batch, update)
+        for batch in DataLoader(data, 4):
+            with torch.no_grad():
+                net(batch[0])
+                time.sleep(0.003)
+
+with loop("whole-passes") as net:
+    update = sgd(net)
+    for epoch in range(4):
+        for batch in DataLoader(data, 4):
+            net(batch[0]).sum().backward()
+            time.sleep(0.003)
+        update.step()
+        update.zero_grad()
+
 with loop("resumed") as net:
     update = torch.optim.Adam(net.parameters(), lr=1e-6)
     learn(net, data[:4], update)
@@ -204,6 +223,8 @@ EXPECTED = {
     "meta": range(6),
     "scaler": range(6),
     "evaluations": range(12),
+    "evaluations-inside": range(18),
+    "whole-passes": range(4),
     "resumed": range(1),
     "resumed-later": range(100, 102),
     "explicit": range(50, 56),
@@ -229,9 +250,12 @@ def test_a_loop_has_as_many_steps_as_it_takes(name: str, loops: Ran) -> None:
     assert list(steps(told)) == list(EXPECTED[name])
     assert told.bodies("warning") == []
     assert spans(told, "evaluation") == (4 if name == "evaluations" else 0)
+    assert len(seconds(told, "evaluation")) == (3 if name == "evaluations-inside" else 0)
     assert len(seconds(told, "checkpoint_save")) == (6 if name == "saves" else 0)
+    first_is_late = name == "whole-passes"  # its loader had no more before the first update
     by_loader = name not in ("gan-alone", "resumed", "only-loading")
-    assert len(told.values("data_wait_seconds")) == (len(EXPECTED[name]) if by_loader else 0)
+    waits = len(EXPECTED[name]) - first_is_late if by_loader else 0
+    assert len(told.values("data_wait_seconds")) == waits
 
 
 @needs("accelerate")

@@ -118,21 +118,21 @@ class Senders:
                 return False
             destination = note_in(folder)
         for head in destination.heads:
-            self._sender_for(head, destination.uid, journal)
+            self._sender_for(head, destination, journal)
         if len(destination.heads) > 1 or destination.runs:
             self._several[journal] = destination
             for run, place in destination.runs.items():
                 self._runs.setdefault(run, place)
         return True
 
-    def _sender_for(self, head: NamedHead, uid: int, journal: JournalId) -> None:
+    def _sender_for(self, head: NamedHead, of: Destination, journal: JournalId) -> None:
         try:
             http_address(head.address)
         except UsageError as error:
             logger.warning("journal %a: %s", journal, error)
             return
-        place = place_of(head.address)
-        sender = self._taker(place, uid)
+        place, uid = place_of(head.address), of.uid
+        sender = self._taker(place, of)
         if sender is None:
             if len(self._senders) >= MOST_SENDERS:
                 logger.warning("journal %a names one head too many: %s", journal, head.address)
@@ -145,12 +145,13 @@ class Senders:
         elif uid == sender.key[1]:
             sender.offer(head, self._directory(journal))
 
-    def _taker(self, place: str, uid: int) -> Sender | None:
-        """Who sends the journals of this user that name the head at this place."""
+    def _taker(self, place: str, of: Destination) -> Sender | None:
+        """Who sends a journal with this note to the head at this place."""
         if self.own is not None and place == self.own.key[0]:
             return self.own
-        found = self._senders.get((place, uid))
-        if found is None and uid == os.geteuid():  # our own journal, for another user's head
+        found = self._senders.get((place, of.uid))
+        if found is None and of.runs and of.uid == os.geteuid():
+            # An agent's journal, for the head of another user.
             found = next((s for s in self.all() if s.key[0] == place), None)
         return found
 
@@ -200,7 +201,7 @@ class Senders:
             # Another user's secrets stay in that user's folder.
             ours = destination.uid == os.geteuid()
             self._heads[place] = head if ours else NamedHead(head.address, place)
-        self._sender_for(head, destination.uid, journal)
+        self._sender_for(head, destination, journal)
         self._several[current] = self._destination()
         try:
             write_note(self._directory(current), self._several[current])
@@ -216,7 +217,7 @@ class Senders:
         if not destination.heads:
             return sender.is_own
         places = {place_of(head.address) for head in destination.heads}
-        return any(self._taker(place, destination.uid) is sender for place in places)
+        return any(self._taker(place, destination) is sender for place in places)
 
     def owns(self, sender: Sender, journal: JournalId, scope: RunScope) -> bool:
         """Whether the run that an agent's journal tells of is one of this head's."""
@@ -305,7 +306,7 @@ class Senders:
 
     def _all_have(self, journal: JournalId, destination: Destination) -> bool:
         for head in destination.heads:
-            sender = self._taker(place_of(head.address), destination.uid)
+            sender = self._taker(place_of(head.address), destination)
             if sender is None or journal not in sender.shipper.acknowledged:
                 return False
         return True

@@ -327,7 +327,7 @@ class RemoteSource(Asking):
     def is_away(self) -> str:
         """Why no head answers; empty if one does.  A slow head counts as there."""
         try:
-            with urllib.request.urlopen(f"{self.name}/api/v1/health", timeout=TIMEOUT_SECONDS) as a:
+            with self._open(urllib.request.Request(f"{self.name}/api/v1/health")) as a:
                 return "" if "status" in json.load(a) else "something else answers"
         except urllib.error.HTTPError as error:
             return "" if error.code in (401, 403, 429, 503) else f"something answers {error.code}"
@@ -342,7 +342,7 @@ class RemoteSource(Asking):
             self.name + target, data=body, headers=headers, method=method or None
         )
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
+            with self._open(request) as answer:
                 self._is_sure = True
                 while chunk := answer.read(CHUNK):
                     yield chunk
@@ -358,6 +358,18 @@ class RemoteSource(Asking):
             raise HeadUnreachable(
                 f"no answer from the head at {self.name}: {reason}. Is it up? (`runwatch head`)"
             ) from error
+
+    def _open(self, request: urllib.request.Request) -> Any:
+        ca = os.environ.get("RUNWATCH_CA", "") if self.name.startswith("https://") else ""
+        if not ca:
+            return urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
+        import ssl
+
+        try:
+            context = ssl.create_default_context(cafile=ca)
+        except OSError as error:
+            raise UsageError(f"RUNWATCH_CA ({ca}) cannot be used: {error.strerror}") from error
+        return urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS, context=context)
 
     def _is_beside(self) -> bool:
         """Whether we asked the port of agents, which speaks no HTTP/1, and the page is beside it:

@@ -201,5 +201,4 @@ class Chronicle:
 
 
 def _identity(environment: Mapping[str, str]) -> Identity:
-    name = environment.get("RUNWATCH_NAME") or "run"
-    return identify(name, environment=environment, modules={})
+    return identify(None, environment=environment, modules={})

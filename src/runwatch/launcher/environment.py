@@ -56,6 +56,7 @@ def for_command(
     # Several of us may be started together, as by `srun`: then a scheduler's key is theirs.
     if not attempt_key(environment):
         made["RUNWATCH_ATTEMPT"] = f"exec-{os.urandom(8).hex()}"
+    made.setdefault("RUNWATCH_QUIET", "1")  # the wrapper says it, and only to a person
     made["RUNWATCH_AUTO"] = "1" if options.hooks and not is_off("RUNWATCH_AUTO", made) else "0"
     if options.hooks or options.console:
         made["PYTHONPATH"] = os.pathsep.join(_paths(environment.get("PYTHONPATH", "")))

@@ -73,6 +73,8 @@ def run(options: Options, command: Sequence[str]) -> NoReturn:
         environment = for_command(options, words, before[ADDRESS], before)
         _become(words, environment, mask)
     ready = attempt("prepare to run the command", None, lambda: _prepare(options, words, before))
+    if ready is not None and os.isatty(2):
+        attempt("say where to look", None, lambda: _say_where(ready.environment))
     scribe = None if ready is None else attempt("fork", None, os.fork)
     if ready is None or scribe is None:
         _become(words, before, mask)
@@ -84,7 +86,7 @@ def run(options: Options, command: Sequence[str]) -> NoReturn:
     if child == 0:
         _be_command(words, ready, mask)
     _let_go(ready, inherited)
-    Wrapper(child, ready.ours).run()
+    Wrapper(child, ready.ours, ready.desk).run()
 
 
 def _prepare(options: Options, words: list[str], before: Mapping[str, str]) -> _Ready:
@@ -103,6 +105,12 @@ def _prepare(options: Options, words: list[str], before: Mapping[str, str]) -> _
         environment = for_command(options, words, desk.address if desk else "", before)
         undo.pop_all()
     return _Ready(environment, made, desk, ours, theirs)
+
+
+def _say_where(environment: Mapping[str, str]) -> None:
+    from runwatch.launcher import where  # only for a person
+
+    where.say(environment)
 
 
 def _desk() -> Desk | None:
@@ -130,6 +138,8 @@ def _be_scribe(
     finally:
         try:
             if not is_done:
+                if ready.desk is not None:
+                    ready.desk.remove()
                 plain.relay(ready.made, ready.theirs)
         finally:
             os._exit(0)
@@ -229,9 +239,10 @@ def _die_with_parent() -> None:
 
 
 class Wrapper:
-    def __init__(self, child: int, line: socket.socket) -> None:
+    def __init__(self, child: int, line: socket.socket, desk: Desk | None) -> None:
         self._child = child
         self._line = line
+        self._desk = desk
         self._to_all: list[tuple[int, int, float]] = []
         """Signals that came to the whole group: number, sender, when we heard of it."""
 
@@ -246,6 +257,8 @@ class Wrapper:
         with contextlib.suppress(OSError):
             self._line.send(json.dumps(ended).encode())
             self._see_scribe_off(status)
+        if self._desk is not None:
+            self._desk.remove()  # the scribe did, unless somebody killed it
         _end_like(status)
 
     def _see_scribe_off(self, status: int) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.sdk.hooks import AUTO_HOOKS, HOOKS
 from runwatch.sdk.kineto import look_for_daemon
-from runwatch.sdk.own_frames import leave_out
+from runwatch.sdk.own_frames import is_shown, leave_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -145,7 +145,7 @@ def _begin_run() -> Run | None:
         return None
     hooks.since_ns = _Process.since_ns
     try:
-        run = attempt("begin a run", None, front.init)
+        run = attempt("begin a run", None, front.begin_for_hooks)
     finally:
         hooks.since_ns = None
     if run is not None and isinstance(threading.current_thread(), threading._DummyThread):
@@ -169,7 +169,8 @@ class _Uncaught:
         if run is not None:
             run._on_exception(error)
         leave_out(error)
-        self._shown_by(kind, error, error.__traceback__)
+        if self._shown_by is not sys.__excepthook__ or not is_shown():
+            self._shown_by(kind, error, error.__traceback__)
 
 
 def is_launcher() -> bool:

@@ -68,6 +68,8 @@ class Run(Stepping, Shown):
     """
 
     _profiler: Profiler | None = None
+    _by_hooks = False
+    """Hooks began it, and the program has not asked for it yet."""
     _left_for: RunId | None = None
     """The run that this process's part went over to."""
 

@@ -315,7 +315,7 @@ def test_no_device_sources_when_turned_off(tmp_path: Path) -> None:
     settings = AgentSettings(dir=tmp_path, device_hz=0.0)
     agent = Agent(settings)
     assert agent._sources() == []
-    agent._end(None)
+    agent._end()
     on = Agent(replace(settings, device_hz=10.0))
     assert [source.name for source in on._sources()] == ["nvml", "tpu", "amd"]
-    on._end(None)
+    on._end()

@@ -13,6 +13,7 @@ from runwatch.agent.note import (
     MOST_JOURNALS,
     PROGRESS_SECONDS,
     AgentNote,
+    HeadState,
     LeftAside,
     StatusNote,
     note_name,
@@ -129,3 +130,17 @@ def test_what_a_link_leads_to_is_not_read(root: Path, tmp_path: Path) -> None:
     secret.write_text(json.dumps({"pid": 1}))
     (root / "agent" / note_name(HOST)).symlink_to(secret)
     assert read(root) is None
+
+
+def test_every_head_is_told_and_an_older_agent_had_one(root: Path) -> None:
+    heads = (HeadState("one", True, True), HeadState("two", False, False, "gone", 5, True))
+    reached_at = {"two": at(3)}
+    note(root, FakeClock()).write(**FACTS, heads=heads, reached=at(1), reached_at=reached_at)
+    found = read(root)
+    assert found is not None and (found.heads, found.reached_at) == (heads, reached_at)
+    written = json.loads((root / "agent" / note_name(HOST)).read_text())
+    del written["heads"], written["reached_at"]
+    (root / "agent" / note_name(HOST)).write_text(json.dumps(written))
+    found = read(root)
+    assert found is not None and [head.address for head in found.heads] == ["head:8090"]
+    assert found.heads[0].own and found.heads[0].connected

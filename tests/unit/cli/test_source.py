@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
 from runwatch.cli.__main__ import main
-from runwatch.cli.source import check_open
+from runwatch.cli.source import RemoteSource, check_open
 from runwatch.errors import UsageError
 from runwatch.journal.moved import fallback_place
 
@@ -56,3 +60,47 @@ def test_settings_are_readable_on_a_narrow_terminal(
     assert "head.bind = 127.0.0.1\n" in narrow
     assert "    address to listen on [RUNWATCH_BIND]" in narrow
     assert "(from environment RUNWATCH_DIR)" in " ".join(narrow.split())
+
+
+def test_the_port_of_agents_leads_to_the_page_beside_it() -> None:
+    """RUNWATCH_HEAD named that port once, and the page had the next one."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"status": "ok", "path": self.path}).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    agents, page = _neighbours(Page)
+    calls = threading.Thread(target=_speak_http2_once, args=(agents,))
+    pages = threading.Thread(target=page.serve_forever, args=(0.01,))
+    for thread in (calls, pages):
+        thread.start()
+    try:
+        source = RemoteSource(f"http://127.0.0.1:{agents.getsockname()[1]}", "")
+        assert source.get("/runs")["path"] == "/api/v1/runs"
+        assert source.name == f"http://127.0.0.1:{page.server_port}"
+    finally:
+        page.shutdown()
+        for thread in (calls, pages):
+            thread.join()
+        page.server_close()
+        agents.close()
+
+
+def _neighbours(handler: type[BaseHTTPRequestHandler]) -> tuple[socket.socket, HTTPServer]:
+    while True:
+        agents = socket.create_server(("127.0.0.1", 0))
+        try:
+            return agents, HTTPServer(("127.0.0.1", agents.getsockname()[1] + 1), handler)
+        except (OSError, OverflowError):
+            agents.close()
+
+
+def _speak_http2_once(server: socket.socket) -> None:
+    with server.accept()[0] as caller:
+        caller.recv(1000)
+        caller.sendall(b"\0\0\x18\x04\0\0\0\0\0")

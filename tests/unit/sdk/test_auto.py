@@ -180,3 +180,22 @@ def test_launchers_are_not_part_of_a_run(framework: str, monkeypatch: pytest.Mon
     importlib.import_module(framework)
     sys.excepthook(ValueError, ValueError("a child failed"), None)
     assert front.current_run() is None
+
+
+@pytest.mark.parametrize("trains", [False, True])
+def test_a_run_that_hooks_began_too_early_makes_way_for_the_programs_own(
+    trains: bool, framework: str, place: Path
+) -> None:
+    auto.begin()
+    tell = teller_of(framework)
+    tell.metrics({"loss": 0.5})
+    if trains:
+        tell.step_ended("deepspeed")
+    mine = front.init("mine")
+    tell.metrics({"loss": 0.25})
+    mine.finish()
+    first, second = read_stories(place)
+    if first.bodies("run_start")[0]["name"] == "mine":
+        first, second = second, first
+    assert [body["run"] for body in first.bodies("joined")] == ([] if trains else ["mine"])
+    assert second.values("loss") == [0.25]

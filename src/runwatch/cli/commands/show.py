@@ -8,6 +8,7 @@ example:
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -157,6 +158,8 @@ def _headline(run: dict[str, Any]) -> Text:
         line.append(f"\n{tables.local_times(warning['text'])}", style=style)
     for reason in attempt_reasons(run):
         line.append(f"\n{reason}", style="dim")
+    if run["state"] in ("failed", "killed", "lost"):
+        line.append(f"\nits last words: runwatch logs {shlex.quote(run['name'])}", style="dim")
     return line
 
 

@@ -196,7 +196,10 @@ def test_what_is_refused(two_ranks: Reader, query: dict[str, Any], status: int) 
     assert two_ranks.client.get(PATH, params=query).status_code == status
 
 
-def test_a_guest_with_a_link_sees_no_logs(two_ranks: Reader, store: Store, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shared", [{"run": "run-1"}, {}])
+def test_a_guest_with_a_link_sees_no_logs(
+    shared: dict[str, str], two_ranks: Reader, store: Store, tmp_path: Path
+) -> None:
     """Anything may be in what a program prints."""
     app = app_of(
         store,
@@ -206,7 +209,7 @@ def test_a_guest_with_a_link_sees_no_logs(two_ranks: Reader, store: Store, tmp_p
     owner = TestClient(
         app, base_url="http://gpu-17:8090", headers={"Authorization": "Bearer correct-horse"}
     )
-    token = owner.post("/api/v1/shares", json={"run": "run-1"}).json()["token"]
+    token = owner.post("/api/v1/shares", json=shared).json()["token"]
     guest = TestClient(
         app, base_url="http://gpu-17:8090", headers={"Authorization": f"Bearer {token}"}
     )

@@ -156,7 +156,7 @@ def test_healthy_look_alikes(world: World, points: Any) -> None:
 def test_only_the_newest_attempt_counts(world: World) -> None:
     """It was started again from a good checkpoint."""
     world.run("nan", losses(3.0, NAN, NAN, NAN), end="failed", journal="first")
-    later = [("loss", 500.0 + step, step, 2.0) for step in range(4)]
+    later = [("loss", 500 + at, step, value) for _, at, step, value in losses(2.0, 2.0, 2.0, 2.0)]
     world.run("nan", later, start=499, journal="second")
     assert world.runs()["nan"]["warnings"] == []
     events = world.ask("/api/v1/runs/nan/timeline")["events"]
@@ -172,7 +172,7 @@ def test_a_rank_of_several(world: World) -> None:
 
 # ── what could not be seen ─────────────────────────────────────────────────────────────────────
 
-UNSEEN = [("lr", 1.0, None, 0.1)]
+UNSEEN: list[tuple[str, float, int | None, float]] = [("lr", 1.0, None, 0.1)]
 
 
 def notes(run: Any) -> list[tuple[str, str]]:
