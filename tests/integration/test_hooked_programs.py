@@ -1,4 +1,4 @@
-"""What hooks see of programs that do not know us.  That the programs stay as they are is a matter of
+"""What hooks see of programs that do not know us.  That these stay as they are is a matter of
 `test_exec_programs.py`."""
 
 from __future__ import annotations
