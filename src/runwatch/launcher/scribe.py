@@ -26,7 +26,7 @@ from runwatch.launcher.ended import Ended
 from runwatch.launcher.environment import Options
 from runwatch.launcher.outlets import Outlet, outlet
 from runwatch.launcher.relay import Relay, drained
-from runwatch.launcher.wrapper import PASSED
+from runwatch.launcher.wrapper import PASSED, is_of_terminal
 from runwatch.sdk.guard import attempt, guarded
 
 if TYPE_CHECKING:
@@ -186,7 +186,9 @@ class Scribe:
             came = signal.sigwaitinfo(every)
             if came.si_signo == signal.SIGWINCH:
                 self._resize()
-            news = {"signal": came.si_signo, "from": came.si_pid}
+            if came.si_signo == signal.SIGCHLD or is_of_terminal(came):
+                continue  # the wrapper does not ask about these
+            news = (came.si_signo, came.si_pid, time.monotonic())
             with contextlib.suppress(OSError):  # the wrapper does not listen any more
                 self._line.send(json.dumps(news).encode(), socket.MSG_DONTWAIT)
 

@@ -35,8 +35,11 @@ from runwatch.sdk.launched import ADDRESS
 
 NOT_FOUND: Final = 127
 NOT_RUNNABLE: Final = 126
-SENTRY_SECONDS: Final = 0.1
-"""How long we wait for the scribe's word on whether a signal came to all of us."""
+SENTRY_SECONDS: Final = 0.25
+"""How long we wait for the scribe's word on whether a signal came to all of us.  Too short, and the
+command gets it twice: many programs take that for "at once"."""
+OLD_SECONDS: Final = 1.0
+"""What the scribe got longer ago was another one."""
 SIGNAL_SECONDS: Final = 0.5
 """Usually all is passed on by then.  A terminal that is closed at the end must not end us."""
 PASSED: Final = b"passed"
@@ -243,8 +246,8 @@ class Wrapper:
         self._child = child
         self._line = line
         self._desk = desk
-        self._to_all: list[tuple[int, int, float]] = []
-        """Signals that came to the whole group: number, sender, when we heard of it."""
+        self._to_all: list[list[float]] = []
+        """What the scribe got: signal, sender and when."""
 
     def run(self) -> NoReturn:
         status, usage = self._wait()
@@ -314,30 +317,32 @@ class Wrapper:
             _stop_by(os.WSTOPSIG(status))
 
     def _pass_on(self, came: signal.struct_siginfo) -> None:
-        number = came.si_signo
-        if came.si_code == _KERNEL and number in _OF_TERMINAL:
+        if is_of_terminal(came) or self._came_to_all(came.si_signo, came.si_pid):
             return
-        if not self._came_to_all(number, came.si_pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._child, number)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._child, came.si_signo)
 
     def _came_to_all(self, number: int, sender: int) -> bool:
+        """Whether the scribe got that signal, too, and just now."""
         deadline = time.monotonic() + SENTRY_SECONDS
         while True:
-            for known in self._to_all:
-                if known[:2] == (number, sender):
-                    self._to_all.remove(known)
+            now = time.monotonic()
+            self._to_all = [each for each in self._to_all if now - each[2] < OLD_SECONDS]
+            for each in self._to_all:
+                if each[:2] == [number, sender]:
+                    self._to_all.remove(each)
                     return True
-            rest = deadline - time.monotonic()
-            if rest <= 0 or not select.select([self._line], [], [], rest)[0]:
+            if not select.select([self._line], [], [], max(deadline - now, 0))[0]:
                 return False
             data = self._line.recv(1 << 12)
             if not data:
                 return False
-            news = json.loads(data)
-            now = time.monotonic()
-            self._to_all = [each for each in self._to_all if now - each[2] < 1.0]
-            self._to_all.append((news["signal"], news["from"], now))
+            self._to_all.append(json.loads(data))
+
+
+def is_of_terminal(came: signal.struct_siginfo) -> bool:
+    """By a key or a change of its size: the whole group in front has got it, and so the command."""
+    return came.si_code == _KERNEL and came.si_signo in _OF_TERMINAL
 
 
 def _stop_by(number: int) -> None:
