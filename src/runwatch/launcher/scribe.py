@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import signal
 import socket
@@ -222,21 +221,11 @@ def main(
     desk: Desk | None,
     line: socket.socket,
 ) -> None:
-    _be_quiet()
     _forget(0)
     os.environ.update(
         {key: value for key, value in environment.items() if key.startswith("RUNWATCH_")}
     )
     Scribe(options, command, environment, made, desk, line).run()
-
-
-def _be_quiet() -> None:
-    """What goes wrong here is said to a person only: a file gets what the command wrote."""
-    if not os.isatty(2):
-        log = logging.getLogger("runwatch")
-        log.addHandler(logging.NullHandler())
-        log.propagate = False
-        threading.excepthook = lambda _: None
 
 
 def _forget(number: int) -> None:

@@ -22,9 +22,9 @@ import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
-from runwatch.launcher import outlets, plain
+from runwatch.launcher import outlets, plain, quiet
 from runwatch.launcher.desk import Desk
 from runwatch.launcher.ended import Ended
 from runwatch.launcher.environment import Options, for_command, is_inside
@@ -52,8 +52,26 @@ _OF_TERMINAL: Final = frozenset(
 )
 _ENDING: Final = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 _ALL: Final = frozenset(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
-Mask = set[int | signal.Signals]
 _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
+
+
+class _Signals(NamedTuple):
+    """How our parent wanted signals to be, for the command."""
+
+    mask: set[int | signal.Signals]
+    children: Any
+    """What happens at the end of a child: who ignores that cannot wait for one."""
+
+    @classmethod
+    def taken(cls) -> _Signals:
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
+        return cls(mask, signal.signal(signal.SIGCHLD, signal.SIG_DFL))
+
+    def give_back(self) -> None:
+        for number in _IGNORED_BY_PYTHON:
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGCHLD, self.children)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
 
 
 @dataclass(slots=True)
@@ -71,23 +89,24 @@ def run(options: Options, command: Sequence[str]) -> NoReturn:
     """Runs the command in this process's name; does not return."""
     words, before = list(command), dict(os.environ)
     inherited = list(_inherited())
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
+    quiet.unless_a_person_reads()
+    signals = _Signals.taken()
     if is_inside(before):  # the outer one does all this; we only say what is meant here
         environment = for_command(options, words, before[ADDRESS], before)
-        _become(words, environment, mask)
+        _become(words, environment, signals)
     ready = attempt("prepare to run the command", None, lambda: _prepare(options, words, before))
     if ready is not None and os.isatty(2):
         attempt("say where to look", None, lambda: _say_where(ready.environment))
     scribe = None if ready is None else attempt("fork", None, os.fork)
     if ready is None or scribe is None:
-        _become(words, before, mask)
+        _become(words, before, signals)
     if scribe == 0:
         _be_scribe(options, words, ready, inherited)
     child = attempt("fork", None, os.fork)
     if child is None:
-        _become(words, before, mask)
+        _become(words, before, signals)
     if child == 0:
-        _be_command(words, ready, mask)
+        _be_command(words, ready, signals)
     _let_go(ready, inherited)
     Wrapper(child, ready.ours, ready.desk).run()
 
@@ -148,7 +167,7 @@ def _be_scribe(
             os._exit(0)
 
 
-def _be_command(words: list[str], ready: _Ready, mask: Mask) -> NoReturn:
+def _be_command(words: list[str], ready: _Ready, signals: _Signals) -> NoReturn:
     try:
         wrapper = os.getppid()
         _die_with_parent()
@@ -156,16 +175,14 @@ def _be_command(words: list[str], ready: _Ready, mask: Mask) -> NoReturn:
             os._exit(NOT_RUNNABLE)
         for number, inner in outlets.inner_numbers(ready.made):
             os.dup2(inner, number)
-        _become(words, ready.environment, mask)
+        _become(words, ready.environment, signals)
     finally:
         os._exit(NOT_RUNNABLE)
 
 
-def _become(words: list[str], environment: Mapping[str, str], mask: Mask) -> NoReturn:
+def _become(words: list[str], environment: Mapping[str, str], signals: _Signals) -> NoReturn:
     """The command takes this process; a shell's words and exit codes if that does not work."""
-    for number in _IGNORED_BY_PYTHON:
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    signals.give_back()
     name = words[0]
     try:
         try:
