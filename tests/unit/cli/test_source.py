@@ -108,7 +108,7 @@ def _speak_http2_once(server: socket.socket) -> None:
 
 
 def test_only_a_head_that_has_the_store_open_answers_for_it(tmp_path: Path) -> None:
-    """A note alone says nothing: a head that was killed leaves it, and its port may be another's."""
+    """A note alone says nothing: a head that was killed leaves it, and its port may be reused."""
     note = {"http": "http://127.0.0.1:1", "grpc": "", "token": "t", "pid": 4711}
     (tmp_path / ADDRESS_FILE).write_text(json.dumps(note))
     (tmp_path / ADDRESS_FILE).chmod(0o600)
