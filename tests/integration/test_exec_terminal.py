@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Sequence
@@ -74,6 +75,17 @@ print("end")
 def test_a_terminal_shows_the_same(command: list[str], script: Script, tmp_path: Path) -> None:
     without = on_terminal(command, tmp_path, script)
     assert on_terminal(under(command), tmp_path, script) == without
+
+
+@pytest.mark.skipif(shutil.which("less") is None, reason="there is no pager")
+def test_a_pager_that_a_script_starts_has_the_keys(tmp_path: Path) -> None:
+    """It reads them from the terminal that it writes to; the next program has its own again."""
+    command = ["sh", "-c", "seq 100 | less; echo end; cat"]
+    script: Script = [(":", "G"), ("END", "q"), ("end", "x\n\x04")]
+    without, with_us = (on_terminal(each, tmp_path, script) for each in (command, under(command)))
+    # Until we have seen that it sets the terminal's mode, both terminals do what it asks for.
+    assert with_us[0].replace(b"\r\r\n", b"\r\n") == without[0]
+    assert with_us[1] == without[1]
 
 
 def test_a_job_is_stopped_and_goes_on(tmp_path: Path) -> None:

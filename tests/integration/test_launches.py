@@ -252,7 +252,7 @@ def test_it_is_said_that_two_jobs_have_one_name(place: Place) -> None:
         place.rank("job", "hang", SLURM_JOB_ID=job)
         place.waits(0)
     words = "2 jobs of this name run at once: give one of them another name or id"
-    until(lambda: place.runs()["job"]["reason"].startswith(words), 60, "the words")
+    until(lambda: words in [w["text"] for w in place.runs()["job"]["warnings"]], 60, "the words")
     _, goodput = place.history()
     assert goodput["disruptions"] == []
 

@@ -141,7 +141,7 @@ def _begin_run() -> Run | None:
     from runwatch.sdk.guard import attempt
 
     hooks = _Process.hooks
-    if hooks is None:
+    if hooks is None or is_helper():
         return None
     hooks.since_ns = _Process.since_ns
     try:
@@ -171,6 +171,12 @@ class _Uncaught:
         leave_out(error)
         if self._shown_by is not sys.__excepthook__ or not is_shown():
             self._shown_by(kind, error, error.__traceback__)
+
+
+def is_helper() -> bool:
+    """Whether this process works for another one: a loader's worker, one of a pool."""
+    processes: Any = sys.modules.get("multiprocessing.process")
+    return processes is not None and bool(processes.current_process().daemon)
 
 
 def is_launcher() -> bool:

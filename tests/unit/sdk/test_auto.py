@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import multiprocessing
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -171,6 +172,16 @@ def test_an_uncaught_exception_in_a_process_that_has_a_framework_is_a_failed_run
     (story,) = read_stories(place)
     assert [end["status"] for end in story.bodies("run_end")] == ["failed"]
     assert shown == [error, error]
+
+
+def test_workers_of_loaders_and_pools_are_not_part_of_a_run(
+    framework: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    auto.begin()
+    tell = teller_of(framework)
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # type: ignore[attr-defined]
+    tell.metrics({"loss": 0.5})
+    assert front.current_run() is None
 
 
 def test_launchers_are_not_part_of_a_run(framework: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -267,13 +267,8 @@ class LineKeeper:
 
     def _say(self, console: Console, at_ns: int) -> None:
         if self._left_out_lines or self._left_out_bytes:
-            console = Console(
-                console.stream,
-                console.lines,
-                console.after_ms,
-                self._left_out_lines,
-                self._left_out_bytes,
-            )
+            left = self._left_out_lines, self._left_out_bytes
+            console = Console(console.stream, console.lines, console.after_ms, *left)
             self._left_out_lines = self._left_out_bytes = 0
         self._events.take(1)
         # Of one stream no two records have one time: by time and place a line is known.

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from starlette.testclient import TestClient
 
 from runwatch.record import JournalId
 from runwatch.store.duck.engine import DuckStore
 from runwatch.testing import FakeClock
 from tests.apps import app_of
 from tests.integration.head_history import Producer, when
+
+with warnings.catch_warnings():  # it would rather have another client library
+    warnings.simplefilter("ignore")
+    from starlette.testclient import TestClient
 
 NOW = when(1000)
 NAN, INF = math.nan, math.inf
