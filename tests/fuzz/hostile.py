@@ -73,7 +73,7 @@ BODIES: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "console": {
         "stream": "err", "lines": ["epoch 1", "epoch 2"], "after_ms": [0, 12],
-        "left_out_lines": 5, "left_out_bytes": 500,
+        "left_out_lines": 5, "left_out_bytes": 500, "of_command": True,
     },
     "exception": {
         "type": "ValueError", "message": "no", "text": "Traceback …\nValueError: no",

@@ -30,6 +30,7 @@ class Outcome(NamedTuple):
     code: int
 
 
+QUIET: Final = {"RUNWATCH_QUIET": "1"}
 NOTHING: Final[Mapping[str, str]] = {}
 
 
@@ -99,14 +100,17 @@ Act = str | Callable[[int], None]
 
 
 def on_terminal(
-    command: Sequence[str], directory: Path, script: Sequence[tuple[str, Act]] = ()
+    command: Sequence[str],
+    directory: Path,
+    script: Sequence[tuple[str, Act]] = (),
+    more: Mapping[str, str] = QUIET,
 ) -> tuple[bytes, int]:
     """What a terminal of 30 × 90 shows, and the wait status.  For each pair of the script, wait for
     the words and then type, or do, the other."""
     pid, terminal = pty.fork()
     if pid == 0:
         try:
-            os.execvpe(command[0], list(command), environment(directory, {"TERM": "xterm"}))
+            os.execvpe(command[0], list(command), environment(directory, {"TERM": "xterm", **more}))
         finally:
             os._exit(126)
     resize(terminal, 30, 90)

@@ -1,8 +1,8 @@
 """A small program with a checkpoint, for the tests of launches: python launched.py NAME END.
 
 It takes ten steps from where it was last saved, and saves.  Then it ends as END says: `end`,
-`hang`, or `kill:2`, where rank 2 is killed and the others wait for it, as in a collective.  With
-NAME `-` the program gives none.
+`hang`, or `kill:2`, where rank 2 is killed and the others wait for it, as in a collective: each
+leaves a mark.  With NAME `-` the program gives none.
 """
 
 from __future__ import annotations
@@ -29,9 +29,12 @@ def main(name: str, end: str) -> None:
     if end == "end":
         run.finish()
         return
+    marks = [saved.with_name(f"{name}.{r}.{first}.waits") for r in range(run.world_size)]
+    marks[run.rank].touch()
     if end == f"kill:{run.rank}":
+        while not all(mark.exists() for mark in marks):
+            time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGKILL)
-    saved.with_suffix(".waits").touch()
     wait_for_the_others()
 
 

@@ -146,3 +146,25 @@ def test_the_host_and_each_rank_are_sampled(root: Path) -> None:
         program.communicate(b"go\n", timeout=30)
         end_agents(root)
         agent.wait(20)
+
+
+def test_the_launcher_of_a_command_is_not_looked_at_in_a_ranks_place(root: Path) -> None:
+    program = subprocess.Popen(
+        [sys.executable, "-m", "runwatch.cli", "exec", "--", sys.executable, "-c", PROGRAM],
+        env=environment(root, RUNWATCH_AGENT_IDLE="0.5"),
+        stdin=subprocess.PIPE,
+    )
+    try:
+        found = until(lambda: _sampled(root, "watched"), 30, "samples of the program")
+    finally:
+        program.communicate(b"go\n", timeout=30)
+    assert program.returncode == 0
+    assert len(found) == 1, "of the program alone"
+    until(lambda: held(root) is None, 30, "the agent to end by itself")
+    assert len(_sampled(root, "watched")) == 1
+
+
+def _sampled(root: Path, run: str) -> set[str]:
+    """The pids of which something was sampled."""
+    rows = [row for row in series(root, run) if row.metric == "process_resident_bytes"]
+    return {row.labels["pid"] for row in rows}

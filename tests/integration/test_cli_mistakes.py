@@ -6,18 +6,57 @@ import contextlib
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from runwatch.address import Listening
+from runwatch.cli.__main__ import main
 from tests.integration.asked import Asked, served
 
 
+@dataclass
+class Said:
+    code: int
+    stdout: str
+    stderr: str
+
+
+Ask = Callable[..., Said]
+
+
 @pytest.fixture(scope="module")
-def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
-    with served(tmp_path_factory.mktemp("served")) as (asked, at):
-        yield asked.at(RUNWATCH_HEAD=at.http, RUNWATCH_TOKEN=at.token)
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Asked, Listening]]:
+    with served(tmp_path_factory.mktemp("served")) as both:
+        yield both
+
+
+@pytest.fixture
+def ask(
+    world: tuple[Asked, Listening],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Ask:
+    """Commands in this process: the head is a real one, and they only ask it."""
+    _, head = world
+    monkeypatch.setenv("RUNWATCH_DIR", str(tmp_path))
+    monkeypatch.setenv("RUNWATCH_HEAD", head.http)
+    monkeypatch.setenv("RUNWATCH_TOKEN", head.token)
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def asked(*words: str, code: int | None = 0) -> Said:
+        try:
+            exit_code = main(words)
+        except SystemExit as exits:  # as argparse ends
+            exit_code = int(exits.code or 0)
+        said = Said(exit_code, *capsys.readouterr())
+        assert code is None or said.code == code, (words, said)
+        return said
+
+    return asked
 
 
 @pytest.mark.parametrize(
@@ -58,14 +97,14 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
     ],
 )
 def test_a_wrong_name_is_an_error_that_says_what_was_meant(
-    ask: Asked, command: str, code: int, words: str
+    ask: Ask, command: str, code: int, words: str
 ) -> None:
     done = ask(*command.split(), code=code)
     assert words in done.stderr
     assert done.stdout == ""
 
 
-def test_what_is_right_is_no_mistake(ask: Asked) -> None:
+def test_what_is_right_is_no_mistake(ask: Ask) -> None:
     for command in (
         "show line --metric loss --rank 0",
         "export line --metric loss",
@@ -76,7 +115,7 @@ def test_what_is_right_is_no_mistake(ask: Asked) -> None:
         ask(*command.split())
 
 
-def test_a_metric_without_steps_is_drawn_over_time(ask: Asked) -> None:
+def test_a_metric_without_steps_is_drawn_over_time(ask: Ask) -> None:
     both = ("show", "line", "-m", "warm_up_seconds", "-m", "loss")
     said = ask(*both).stdout
     assert "warm_up_seconds" in said
@@ -89,7 +128,7 @@ def test_a_metric_without_steps_is_drawn_over_time(ask: Asked) -> None:
     }
 
 
-def test_a_name_with_a_slash_is_a_name(ask: Asked) -> None:
+def test_a_name_with_a_slash_is_a_name(ask: Ask) -> None:
     """The API's paths have no place for it."""
     for command in ("show", "goodput", "stacks --history", "profiles", "export", "logs"):
         done = ask(*command.split(), "team/x", code=None)
@@ -100,7 +139,7 @@ def test_a_name_with_a_slash_is_a_name(ask: Asked) -> None:
     ask("restore", deleted[0]["run"])
 
 
-def test_what_is_no_head_is_told_without_its_bytes(ask: Asked, tmp_path: Path) -> None:
+def test_what_is_no_head_is_told_without_its_bytes(ask: Ask, tmp_path: Path) -> None:
     other = socket.create_server(("127.0.0.1", 0))
 
     def answer() -> None:
@@ -123,6 +162,15 @@ def test_what_is_no_head_is_told_without_its_bytes(ask: Asked, tmp_path: Path) -
     assert "SETTINGS" not in done.stderr
 
 
-def test_a_list_without_runs_says_which_runs(ask: Asked) -> None:
+def test_a_second_head_is_told_where_the_first_one_is(world: tuple[Asked, Listening]) -> None:
+    in_a_process, first = world
+    for command in (("ui", "--port", "0"), ("head", "--http-port", "0", "--grpc-port", "0")):
+        said = in_a_process(*command, code=1).stderr
+        assert f"served already, by process {first.pid}: open {first.link}" in said
+
+
+def test_a_list_without_runs_says_which_runs(ask: Ask) -> None:
     said = ask("runs", "--state", "failed", "--group", "tests").stdout
     assert said.startswith("no runs that are failed of group 'tests' in http")
+    assert "did you mean" not in said
+    assert "did you mean 'tests'?" in ask("runs", "--group", "test").stdout

@@ -35,6 +35,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Asked, Lis
     [
         "runs",
         "show line --metric loss",
+        "logs line",
         "goodput line",
         "goodput --by group",
         "devices",
@@ -62,6 +63,14 @@ def test_a_question_to_a_head_imports_no_head(
 def test_a_directory_that_a_head_serves_is_not_opened(asked: tuple[Asked, Listening]) -> None:
     ask, _ = asked
     assert not ask.imports("runs") & HEAVY
+
+
+def test_a_directory_is_opened_without_a_server(tmp_path: Path) -> None:
+    ask = Asked(tmp_path)
+    ask.python("-c", "import runwatch; runwatch.init('line').finish()")
+    imported = ask.imports("runs", "--json")
+    assert "duckdb" in imported
+    assert not imported & (DRAWS | {"grpc", "uvicorn"})
 
 
 def test_the_list_of_commands_and_the_version_import_nothing(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Sequence
@@ -76,6 +77,17 @@ def test_a_terminal_shows_the_same(command: list[str], script: Script, tmp_path:
     assert on_terminal(under(command), tmp_path, script) == without
 
 
+@pytest.mark.skipif(shutil.which("less") is None, reason="there is no pager")
+def test_a_pager_that_a_script_starts_has_the_keys(tmp_path: Path) -> None:
+    """It reads them from the terminal that it writes to; the next program has its own again."""
+    command = ["sh", "-c", "seq 100 | less; echo end; cat"]
+    script: Script = [(":", "G"), ("END", "q"), ("end", "x\n\x04")]
+    without, with_us = (on_terminal(each, tmp_path, script) for each in (command, under(command)))
+    # Until we have seen that it sets the terminal's mode, both terminals do what it asks for.
+    assert with_us[0].replace(b"\r\r\n", b"\r\n") == without[0]
+    assert with_us[1] == without[1]
+
+
 def test_a_job_is_stopped_and_goes_on(tmp_path: Path) -> None:
     """Ctrl-Z, `jobs`, `fg`, Ctrl-D; and Ctrl-C, in a shell of a person."""
     echoes = tmp_path / "echoes.py"
@@ -117,6 +129,25 @@ def test_what_a_terminal_showed_is_recorded(tmp_path: Path) -> None:
     bar = "for i in 1 2 3; do printf '\\r%s of 3' $i; done; echo; echo done >&2"
     on_terminal(under(["sh", "-c", bar]), tmp_path)
     assert lines(launcher(tmp_path)) == [("both", "3 of 3"), ("both", "done")]
+
+
+def test_ranks_have_terminals_of_their_own(tmp_path: Path) -> None:
+    """Also those: else their progress bars would be gone."""
+    look = "import os; print('rank', os.environ['RANK'], [os.isatty(i) for i in (1, 2)])"
+    script = f'for rank in 0 1; do RANK=$rank "$0" -c "{look}"; done; echo end'
+    command = ["sh", "-c", script, PYTHON]
+    without = on_terminal(command, tmp_path)
+    assert on_terminal(under(command), tmp_path) == without
+    assert lines(launcher(tmp_path), rank=1) == [("both", "rank 1 [True, True]")]
+
+
+def test_a_person_is_told_where_to_look(tmp_path: Path) -> None:
+    command = under(["sh", "-c", "echo $RUNWATCH_QUIET"], "--name", "mine")
+    shown, _ = on_terminal(command, tmp_path, more={})
+    assert shown == b"runwatch: recording run 'mine'; `runwatch ui` shows it\r\n1\r\n"
+    head = ["--head", "http://head:8090"]
+    shown, _ = on_terminal(under(["true"], *head), tmp_path, more={"RUNWATCH_AGENT": "off"})
+    assert shown == b"runwatch: run 'true' is shown at http://head:8090/#/run/true\r\n"
 
 
 def test_a_terminal_that_goes_away_takes_the_command_with_it(tmp_path: Path) -> None:

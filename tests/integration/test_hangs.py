@@ -156,7 +156,7 @@ def test_incidents_over_http(job: Job, api: Api) -> None:
     assert {stacks["round"] for stacks in detail["stacks"]} >= {0, 1}
     assert all(stacks["incident"] == incident.id for stacks in detail["stacks"])
     run = api.get("/runs/hung-read_pipe")
-    assert run["state"] == "running" and run["stalled"]
+    assert run["state"] == "running" and run["stalled"] and run["shown_state"] == "stalled"
     assert line_of("read_pipe") in run["reason"]
     assert api.ask("/runs/hung-read_pipe/incidents/no")[0] == 404
 

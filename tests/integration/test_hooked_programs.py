@@ -1,4 +1,5 @@
-"""Programs that do not know us, as they are: their results stay, and we see what they do."""
+"""What hooks see of programs that do not know us.  That these stay as they are is a matter of
+`test_exec_programs.py`."""
 
 from __future__ import annotations
 
@@ -21,22 +22,6 @@ def at(story: Story, metric: str) -> list[int | None]:
 
 
 # ── plain torch ───────────────────────────────────────────────────────────────────────────────
-
-
-@needs("torch")
-def test_a_plain_loop_prints_what_it_printed_and_is_a_run(tmp_path: Path) -> None:
-    without = ran("plain_torch", tmp_path / "without", hooks=False)
-    hooked = ran("plain_torch", tmp_path / "hooked")
-    assert (hooked.code, hooked.out, hooked.err) == (without.code, without.out, without.err)
-    assert without.out.startswith("epoch 0: ") and without.stories == []
-    told = hooked.story
-    assert list(steps(told)) == list(range(60))
-    assert len(told.values("data_wait_seconds")) == 60
-    assert spans(told, "evaluation") == 3
-    (start,) = told.bodies("run_start")
-    assert (start["name"], start["rank"]) == ("plain_torch", 0)
-    assert [end["status"] for end in told.bodies("run_end")] == ["completed"]
-    assert told.bodies("warning") == []
 
 
 @needs("torch")
@@ -133,6 +118,25 @@ with loop("evaluations") as net:
             for batch in DataLoader(data, 4):
                 break
 
+with loop("evaluations-inside") as net:
+    update = sgd(net)
+    for epoch in range(3):
+        for batch in DataLoader(data, 4):
+            learn(net, batch, update)
+        for batch in DataLoader(data, 4):
+            with torch.no_grad():
+                net(batch[0])
+                time.sleep(0.003)
+
+with loop("whole-passes") as net:
+    update = sgd(net)
+    for epoch in range(4):
+        for batch in DataLoader(data, 4):
+            net(batch[0]).sum().backward()
+            time.sleep(0.003)
+        update.step()
+        update.zero_grad()
+
 with loop("resumed") as net:
     update = torch.optim.Adam(net.parameters(), lr=1e-6)
     learn(net, data[:4], update)
@@ -204,6 +208,8 @@ EXPECTED = {
     "meta": range(6),
     "scaler": range(6),
     "evaluations": range(12),
+    "evaluations-inside": range(18),
+    "whole-passes": range(4),
     "resumed": range(1),
     "resumed-later": range(100, 102),
     "explicit": range(50, 56),
@@ -229,9 +235,12 @@ def test_a_loop_has_as_many_steps_as_it_takes(name: str, loops: Ran) -> None:
     assert list(steps(told)) == list(EXPECTED[name])
     assert told.bodies("warning") == []
     assert spans(told, "evaluation") == (4 if name == "evaluations" else 0)
+    assert len(seconds(told, "evaluation")) == (3 if name == "evaluations-inside" else 0)
     assert len(seconds(told, "checkpoint_save")) == (6 if name == "saves" else 0)
+    first_is_late = name == "whole-passes"  # its loader had no more before the first update
     by_loader = name not in ("gan-alone", "resumed", "only-loading")
-    assert len(told.values("data_wait_seconds")) == (len(EXPECTED[name]) if by_loader else 0)
+    waits = len(EXPECTED[name]) - first_is_late if by_loader else 0
+    assert len(told.values("data_wait_seconds")) == waits
 
 
 @needs("accelerate")
@@ -244,6 +253,7 @@ def test_what_accelerate_logs_and_saves_is_told(loops: Ran) -> None:
 # ── trainers ──────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.soak
 @needs("transformers")
 def test_a_trainer_of_hugging_face(tmp_path: Path) -> None:
     hooked = ran("hf_trainer", tmp_path, HF_HUB_OFFLINE="1")
@@ -260,6 +270,7 @@ def test_a_trainer_of_hugging_face(tmp_path: Path) -> None:
     assert told.bodies("warning") == []
 
 
+@pytest.mark.soak
 @needs("pytorch_lightning")
 def test_a_trainer_of_lightning(tmp_path: Path) -> None:
     hooked = ran("lightning_fit", tmp_path)

@@ -162,6 +162,34 @@ def test_nothing_of_ours_failed(both: tuple[Path, Path, Story]) -> None:
     assert {name for name in what if "could not" in name or "note what" in name} == set()
 
 
+@pytest.mark.parametrize(
+    "watched",
+    [
+        WATCHED,
+        pytest.param("import runwatch; runwatch.init('mine')\n", marks=pytest.mark.soak),
+    ],
+)
+def test_an_error_that_wandb_shows_is_shown_once(watched: str, tmp_path: Path) -> None:
+    program = """
+import wandb
+wandb.init(mode="offline", dir=%r)
+wandb.log([1, 2])
+"""
+    text = program % str(tmp_path)
+    done = [
+        run_program(start + text, tmp_path / str(len(start)), WANDB_SILENT="true")
+        for start in ("\n", watched)
+    ]
+    plain, ours = ([line.split(", line")[0] for line in d.stderr.splitlines()] for d in done)
+    assert plain == ours
+    assert plain.count("Traceback (most recent call last):") == 1
+    (story,) = read_stories(tmp_path / str(len(watched)))
+    assert story.end["status"] == "failed"
+    assert "must be passed a dictionary" in str(story.end["exception"])
+    (told,) = story.bodies("exception")
+    assert "must be passed a dictionary" in told["message"]
+
+
 # ── what the loggers keep ─────────────────────────────────────────────────────────────────────
 
 

@@ -135,6 +135,8 @@ def test_a_head_and_its_agent_name_the_line(
         shown = runwatch(cluster.node_root, "show", "hung-read_pipe", "--head", at, "--once").stdout
         assert "■ stalled" in shown and "stands still since" in shown
         assert "■ stalled" in runwatch(cluster.node_root, "runs", "--head", at).stdout
+        stalled = runwatch(cluster.node_root, "runs", "--state", "stalled", "--head", at).stdout
+        assert "■ stalled" in stalled
         said = runwatch(cluster.node_root, "stacks", "hung-read_pipe", "--head", at).stdout
         assert "stands still" in said and line_of("read_pipe") in said
         told = runwatch(

@@ -133,3 +133,30 @@ def test_a_program_without_a_free_descriptor_goes_on(tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stdout) == (0, "None False\n"), done.stderr
     assert done.stderr.count("nothing is recorded") == 1
+
+
+def test_a_run_that_a_hook_began_becomes_the_programs(tmp_path: Path) -> None:
+    """A logger is used before `init`, as where an import logs something."""
+    done = run_program(
+        """
+        import sys, types
+        trackio = types.ModuleType("trackio")
+        class Run:
+            config = {}
+            def log(self, metrics, step=None): pass
+        trackio.Run, trackio.init = Run, Run
+        sys.modules["trackio"] = trackio
+        from runwatch.sdk import auto
+        auto.begin()
+
+        trackio.init().log({"early": 1.0})
+        import runwatch as wandb
+        wandb.init(project="p", config={"lr": 1}).log({"loss": 2.0})
+        """,
+        tmp_path,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    (story,) = read_stories(tmp_path)
+    assert (story.values("early"), story.values("loss")) == ([1.0], [2.0])
+    assert story.scopes[-1].group == "p"
+    assert story.warnings == {}

@@ -58,8 +58,8 @@ ALL = (
     Program("torch_hooked", 200, 0, ("1",)),
     Program("torch_hooked", 200, 50, ("4",)),
 )
-"""A loader's are milliseconds for a batch, and how often the loss is read; torch_hooked's is how many
-batches a step has."""
+"""A loader's are milliseconds for a batch, and how often the loss is read.  That of torch_hooked is
+how many batches a step has."""
 
 
 @dataclass(frozen=True)

@@ -363,8 +363,12 @@ class Agent:
             reader.close()
 
     def _know_targets(self) -> None:
-        """Tell collectors each live process of a run.  Replace the tuple: other threads read it."""
-        targets = (self._target(origin) for origin in self._watch.watched())
+        """Tell collectors each live process of a run.  Replace the tuple: other threads read it.
+
+        A launcher is ours, and no rank: nobody wants its stacks or profiles in a rank's place.
+        """
+        ranks = (origin for origin in self._watch.watched() if origin.role != "launcher")
+        targets = (self._target(origin) for origin in ranks)
         self._targets = tuple(target for target in targets if target is not None)
         self._attribution.refresh()
 

@@ -17,28 +17,29 @@ from runwatch.errors import RunwatchError, UsageError
 from runwatch.terminal import shown
 
 COMMANDS: Final = {
-    "demo": "a real training job with a crash and a restart, and its report",
-    "ui": "serve a directory of journals in one process",
-    "head": "serve a cluster: store what agents send, answer people and programs",
-    "agent": "run this node's agent",
+    # In the order in which people meet them.
     "exec": "run any command as a run, with no line of it changed",
-    "status": "check the head, the agent and the disk; list what needs attention",
     "runs": "list runs",
     "show": "show one run: state, ranks, a chart; follows it live",
     "logs": "show what a run said: lines of its console, exceptions; follows it live",
     "goodput": "show where a run's time went, and what disruptions cost",
-    "session": "name a period of time; export what every device did in it",
-    "devices": "list every accelerator of every node; those with trouble come first",
     "stacks": "show the line each rank is at now, or was at when the run hung",
+    "devices": "list every accelerator of every node; those with trouble come first",
     "capture": "profile a run now: every host starts at the same moment",
     "profiles": "list, show, open, export and delete profiles",
+    "session": "name a period of time; export what every device did in it",
+    "export": "write every point of a run as CSV, Parquet or JSON",
+    "status": "check the head, the agent and the disk; list what needs attention",
+    "config": "show every setting and where its value comes from",
+    "ui": "serve a directory of journals in one process",
+    "head": "serve a cluster: store what agents send, answer people and programs",
+    "agent": "run this node's agent",
     "host": "serve XProf and Perfetto for a directory of profiles",
+    "token": "make tokens with roles for jobs and people; list and revoke tokens",
     "share": "make a link that lets others look at a run; list and revoke links",
     "delete": "delete runs with all their records; asks first",
     "restore": "bring back a run that was deleted",
-    "token": "make tokens with roles for jobs and people; list and revoke tokens",
-    "export": "write every point of a run as CSV, Parquet or JSON",
-    "config": "show every setting and where its value comes from",
+    "demo": "a real training job with a crash and a restart, and its report",
 }
 
 EXITS: Final = """\

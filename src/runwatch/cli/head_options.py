@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from runwatch.address import Listening
+from runwatch.cli.source import head_of
+from runwatch.errors import StoreBusy
 
 
 def token_options(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +30,17 @@ def json_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="when it is ready, print its addresses as JSON"
     )
+
+
+@contextmanager
+def served_once(root: Path) -> Iterator[None]:
+    """Who starts a second head for a directory is told where the first one is."""
+    try:
+        yield
+    except StoreBusy as busy:
+        if (at := head_of(root)) is None:
+            raise
+        raise StoreBusy(f"{root} is served already, by process {at.pid}: open {at.link}") from busy
 
 
 def print_ready(at: Listening, **more: str) -> None:

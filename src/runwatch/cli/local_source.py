@@ -13,7 +13,7 @@ from runwatch.cli.pictures.progress import progress
 from runwatch.cli.source import Asking, refused
 from runwatch.errors import StoreBusy
 from runwatch.head.local import HURRY_BYTES, LocalTail
-from runwatch.head.main import LocalHead
+from runwatch.head.local_head import LocalHead
 
 SMALL_ROUNDS: Final = 8
 """Stop after this many rounds that read little.  Damage in a journal also ends a round early."""

@@ -109,7 +109,7 @@ def _choose(arguments: argparse.Namespace, only_goodput: bool) -> Source:
     check_open(root)
     if moved := told_of(root):
         print(f"runwatch: {shown(moved)}", file=sys.stderr)
-    if (serving := _serving(root)) is not None:
+    if (serving := head_of(root)) is not None:
         remote = RemoteSource(serving.http, token_for(serving.http, root), raw=raw)
         if not remote.is_away():
             return remote
@@ -141,7 +141,7 @@ def _choose(arguments: argparse.Namespace, only_goodput: bool) -> Source:
             time.sleep(0.05)
 
 
-def _serving(root: Path, locks: Path = Path("/proc/locks")) -> Listening | None:
+def head_of(root: Path, locks: Path = Path("/proc/locks")) -> Listening | None:
     """The head that has the store of this directory open now, as the kernel says.
 
     Its note alone does not say so: a head that was killed leaves it behind.  Where the kernel does

@@ -14,9 +14,21 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from runwatch.store.store import StoreHealth
+from runwatch.views.devices import Device
 from runwatch.views.life import SHOWN_STATES, ShownState
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+MOST_DEVICES: Final = 4096
+"""Of more only the troubles are told: a scrape must stay small."""
+_DEVICE_NUMBERS: Final = {
+    "utilization_percent": "Share of time with work on the device",
+    "tensor_percent": "Share of time with work in its tensor cores",
+    "memory_used_bytes": "Memory in use",
+    "memory_total_bytes": "Memory of the device",
+    "power_watts": "Power drawn",
+    "temperature_celsius": "Temperature of the chip",
+    "ecc_uncorrected": "Uncorrected memory errors since the board was made",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +81,8 @@ class HeadMetrics(Collector):
         self._numbers = numbers
         self._goodput = goodput
         self._runs = runs
+        self.devices: Callable[[], Sequence[Device]] = tuple
+        """Every accelerator; who reads them sets it."""
         self._lock = threading.Lock()
         self._answered: Counter[tuple[str, int]] = Counter()
         self._registry = CollectorRegistry()
@@ -109,6 +123,7 @@ class HeadMetrics(Collector):
         )
         yield self._requests()
         yield from _standings(self._runs())
+        yield from _devices(self.devices())
         yield from _goodput(self._goodput())
 
     def _requests(self) -> Metric:
@@ -137,6 +152,28 @@ def _standings(runs: Sequence[RunStanding]) -> Iterator[Metric]:
         for code in dict.fromkeys(run.warnings):
             warned.add_metric((run.run, code), 1)
     yield from (metric for metric in (stalled, warned) if metric.samples)
+
+
+def _devices(devices: Sequence[Device]) -> Iterator[Metric]:
+    """Accelerators now.  What was not read recently has no sample."""
+    states = _labelled("devices", "Accelerators by state", "state")
+    for state, count in sorted(Counter(device.state for device in devices).items()):
+        states.add_metric((state,), count)
+    troubles = _labelled("device_trouble", "1 while the device has it", "host", "device", "trouble")
+    numbers = {
+        name: _labelled(f"device_{name}", words, "host", "device", "run")
+        for name, words in _DEVICE_NUMBERS.items()
+    }
+    for at, device in enumerate(devices):
+        for hurt in dict.fromkeys(trouble.hurt for trouble in device.troubles):
+            troubles.add_metric((device.host, device.device, hurt), 1)
+        if at >= MOST_DEVICES:
+            continue
+        for name, family in numbers.items():
+            value = getattr(device, name)
+            if value is not None:
+                family.add_metric((device.host, device.device, device.run), value)
+    return (metric for metric in (states, troubles, *numbers.values()) if metric.samples)
 
 
 def _goodput(runs: Sequence[RunGoodput]) -> Iterator[Metric]:

@@ -3,7 +3,7 @@
 In: `stream.py` (gRPC) or `local.py` (a directory) → `ingest.py` (one writer) → `store/`.
 Out: `http/` takes a question, a feature asks `reading.py`, `views/` work the answer out.
 Down: `outbox.py` sends commands to agents.
-`main.py` puts them together and holds the ports.  `features/` has one folder for each part of what
-a head does, `state/` what several features share, `access/` tokens and roles.  No SQL and no
-arithmetic on measurements lives here.
+`local_head.py` puts them together, `main.py` adds the ports.  `features/` has one folder for each
+part of what a head does, `state/` what several features share, `access/` tokens and roles.  No SQL
+and no arithmetic on measurements lives here.
 """

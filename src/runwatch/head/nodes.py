@@ -7,13 +7,15 @@ journals, watches its processes and takes the commands for them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from runwatch.clock import Clock, system_clock
 from runwatch.head.local import LocalTail
-from runwatch.head.stream import AgentState
 from runwatch.record import JournalId
 from runwatch.store.store import Store
+
+if TYPE_CHECKING:  # it needs gRPC
+    from runwatch.head.stream import AgentState
 
 ASK_SECONDS: Final = 1.0
 """How often the store is asked where an unknown journal comes from."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from runwatch.clock import system_clock
@@ -129,7 +130,11 @@ class Chronicle:
         keeper.feed(stream, data)
 
     def _keeper(self, rank: int | None) -> LineKeeper:
-        return LineKeeper(lambda console, mono_ns: self._tell(rank, console, mono_ns))
+        def tell(console: Console, mono_ns: int) -> None:
+            told = replace(console, of_command=True) if rank is None else console
+            self._tell(rank, told, mono_ns)
+
+        return LineKeeper(tell)
 
     @guarded("record what the command wrote")
     def _tell(self, rank: int | None, console: Console, mono_ns: int) -> None:
@@ -201,5 +206,4 @@ class Chronicle:
 
 
 def _identity(environment: Mapping[str, str]) -> Identity:
-    name = environment.get("RUNWATCH_NAME") or "run"
-    return identify(name, environment=environment, modules={})
+    return identify(None, environment=environment, modules={})

@@ -17,7 +17,9 @@ from runwatch.sdk.switches import is_off
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 BOOT: Final = str(_PACKAGE / "sdk" / "boot")
 """Holds the `sitecustomize` with which every Python process of the command begins."""
-_DROPIN: Final = _PACKAGE.parents[1] / "dropin"
+_DROPINS: Final = (_PACKAGE / "dropin", _PACKAGE.parents[1] / "dropin")
+"""Where a wheel has them, and where a checkout has them."""
+_ONE_OF_THEM: Final = "ml_goodput_measurement"
 _CONNECT_SECONDS: Final = 0.2
 
 
@@ -56,6 +58,7 @@ def for_command(
     # Several of us may be started together, as by `srun`: then a scheduler's key is theirs.
     if not attempt_key(environment):
         made["RUNWATCH_ATTEMPT"] = f"exec-{os.urandom(8).hex()}"
+    made.setdefault("RUNWATCH_QUIET", "1")  # the wrapper says it, and only to a person
     made["RUNWATCH_AUTO"] = "1" if options.hooks and not is_off("RUNWATCH_AUTO", made) else "0"
     if options.hooks or options.console:
         made["PYTHONPATH"] = os.pathsep.join(_paths(environment.get("PYTHONPATH", "")))
@@ -63,7 +66,8 @@ def for_command(
 
 
 def _paths(before: str) -> list[str]:
-    ours = [BOOT, *([str(_DROPIN)] if _DROPIN.is_dir() else [])]
+    there = (str(folder) for folder in _DROPINS if (folder / _ONE_OF_THEM).is_dir())
+    ours = [BOOT, *there]
     theirs = before.split(os.pathsep) if before else []
     return [*ours, *(path for path in theirs if path not in ours)]
 

@@ -20,6 +20,7 @@ _SIZE: Final = struct.Struct("4H")
 _FLAGS: Final = 4
 """The first fields of a terminal's settings: input, output, control and local flags."""
 _OUTPUT: Final = 1
+_LOCAL: Final = 3
 _KEYS: Final = 6
 
 
@@ -58,6 +59,11 @@ class Mirror:
     def is_changed(self) -> bool:
         return self._last != self._first
 
+    @property
+    def is_raw(self) -> bool:
+        """Whether a program reads single keys."""
+        return self._last is not None and not self._last[_LOCAL] & termios.ICANON
+
     def look(self) -> None:
         now = self._settings(self._source)
         before, self._last = self._last, now or self._last
@@ -72,6 +78,9 @@ class Mirror:
         real[_KEYS] = now[_KEYS]
         with suppress(termios.error, OSError):
             termios.tcsetattr(self._terminal, termios.TCSANOW, real)
+            if now[_OUTPUT] & termios.OPOST:
+                now[_OUTPUT] &= ~termios.OPOST  # the real one does that, still
+                termios.tcsetattr(self._source, termios.TCSANOW, now)
 
     def _settings(self, number: int) -> list[Any] | None:
         try:

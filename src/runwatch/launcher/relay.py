@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from runwatch.launcher.keys import Keys
 from runwatch.launcher.outlets import PIPE_BYTES, Outlet
 
 READ_BYTES: Final = 256 << 10
@@ -36,6 +37,7 @@ class Relay(threading.Thread):
         """Held while bytes that were read are not written yet."""
         self.passed_bytes = 0
         self._mirror = outlet.mirror
+        self._keys = Keys(outlet.source)
 
     def run(self) -> None:
         waiting = select.poll()
@@ -47,6 +49,7 @@ class Relay(threading.Thread):
         finally:
             if self._mirror is not None:
                 self._mirror.look()
+                self._keys.look(False, waiting)
             with self._passing:
                 self.outlet.close()
             self._over(self)
@@ -57,6 +60,9 @@ class Relay(threading.Thread):
         ready = dict(waiting.poll(limit))
         if self._mirror is not None:
             self._mirror.look()
+            self._keys.look(self._mirror.is_raw, waiting)
+            if self._keys.number in ready:
+                self._keys.pass_on()
         if ready.get(self.outlet.target, 0) & _GONE:
             return False
         if self.outlet.source not in ready:

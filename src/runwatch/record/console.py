@@ -34,6 +34,8 @@ class Console(Message):
     """Lines before these that were more than the budget allows."""
     left_out_bytes: int = unless_empty(checked(COUNT, 0))
     """Their bytes, and those of the ends of lines that were too long."""
+    of_command: bool = unless_empty(checked(flag, False))
+    """A command that `exec` ran wrote these, or a child of it that is not known to be a rank."""
 
     def times_ns(self, time_ns: int) -> list[int]:
         """When each line came, if the event has this time."""

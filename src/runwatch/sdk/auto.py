@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.sdk.hooks import AUTO_HOOKS, HOOKS
 from runwatch.sdk.kineto import look_for_daemon
-from runwatch.sdk.own_frames import leave_out
+from runwatch.sdk.own_frames import is_shown, leave_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -141,11 +141,11 @@ def _begin_run() -> Run | None:
     from runwatch.sdk.guard import attempt
 
     hooks = _Process.hooks
-    if hooks is None:
+    if hooks is None or is_helper():
         return None
     hooks.since_ns = _Process.since_ns
     try:
-        run = attempt("begin a run", None, front.init)
+        run = attempt("begin a run", None, front.begin_for_hooks)
     finally:
         hooks.since_ns = None
     if run is not None and isinstance(threading.current_thread(), threading._DummyThread):
@@ -169,7 +169,14 @@ class _Uncaught:
         if run is not None:
             run._on_exception(error)
         leave_out(error)
-        self._shown_by(kind, error, error.__traceback__)
+        if self._shown_by is not sys.__excepthook__ or not is_shown():
+            self._shown_by(kind, error, error.__traceback__)
+
+
+def is_helper() -> bool:
+    """Whether this process works for another one: a loader's worker, one of a pool."""
+    processes: Any = sys.modules.get("multiprocessing.process")
+    return processes is not None and bool(processes.current_process().daemon)
 
 
 def is_launcher() -> bool:

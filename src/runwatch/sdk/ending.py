@@ -17,7 +17,7 @@ from typing import Any
 
 from runwatch.record.life import RunEnd
 from runwatch.sdk.guard import text_of
-from runwatch.sdk.own_frames import leave_out
+from runwatch.sdk.own_frames import is_shown, leave_out
 from runwatch.sdk.values import masking
 from runwatch.sdk.values.plain import MAX_TEXT, text
 
@@ -72,7 +72,8 @@ class EndWatch:
             self._on_exception(error)
             leave_out(error)
             traceback = error.__traceback__
-        self._previous(kind, error, traceback)
+        if self._previous is not sys.__excepthook__ or not is_shown():
+            self._previous(kind, error, traceback)
 
     def _threads_excepthook(self, args: threading.ExceptHookArgs) -> None:
         if self._active and args.exc_value is not None:

@@ -11,7 +11,7 @@ from operator import methodcaller
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from runwatch.record import RunId
+from runwatch.record import NO_STEP, RunId
 from runwatch.record.life import Joined
 from runwatch.sdk import auto as automatic
 from runwatch.sdk import launch
@@ -83,7 +83,7 @@ def init(
     kind: type[Run] = Run if asked is None else asked.kind
 
     def make(identity: Identity) -> Run:
-        if auto:
+        if auto or others.get("sync_tensorboard"):  # wandb's word for a part of the same
             automatic.begin(stays=False)
         return kind(
             identity,
@@ -147,7 +147,7 @@ def begin(
     with _state.lock:
         current = _current_of_process()
         if current is not None and current._identity.name != identity.name:
-            current.finish()
+            _make_room(current, identity)
             current = None
         known = current or _offered(identity)
         run: AnyRun | None = None
@@ -161,8 +161,9 @@ def begin(
             run = make(_distinct(identity))
             run._start({**_state.config, **config})
         else:
-            if current is not None:
+            if current is not None and not run._by_hooks:
                 tally.count("init again", f"run {identity.name!r} is going on: init() returns it")
+            run._by_hooks = False
             _state.ids.setdefault(run.id, identity.name)
             if _state.config or config:
                 run.config.update({**_state.config, **config})
@@ -172,6 +173,28 @@ def begin(
         front.edge = run
         _deliver(run)
         return run
+
+
+def begin_for_hooks() -> Run:
+    """The run of a process that trains and has not asked for one: what a library offered, or a new
+    one, which makes room for the first that the program asks for."""
+    with _state.lock:
+        offered = next((run for run in _state.begun.values() if not run._finished), None)
+        if offered is not None:
+            return init(offered._identity.name, id=offered.id)
+        before = current_run()
+        run = init()
+        if run is not before:
+            run._by_hooks = True
+        return run
+
+
+def _make_room(current: Run, identity: Identity) -> None:
+    """Another run begins.  What hooks began just before was this run, under a name that we gave."""
+    if current._by_hooks and current._step == NO_STEP:
+        _leave(current, _distinct(identity).run)
+    else:
+        current.finish()
 
 
 def _current_of_process() -> Run | None:
@@ -187,7 +210,8 @@ def offer(run: Run) -> None:
 def _offered(identity: Identity) -> Run | None:
     """The run of that name that was offered.  If it has another id, the process leaves it: other
     ranks, whose libraries offered none, are in the run with this id."""
-    run = _state.begun.pop(identity.name, None)
+    same_id = (name for name, run in _state.begun.items() if run.id == identity.run)
+    run = _state.begun.pop(identity.name, None) or _state.begun.pop(next(same_id, ""), None)
     if run is None or run._finished:
         return None
     if run.id == identity.run:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from types import TracebackType
+import sys
+from types import FrameType, TracebackType
 from typing import Final
 
 _SDK: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _MOST: Final = 1_000
+_WANDBS_HOOK: Final = os.path.join("wandb", "sdk", "lib", "exit_hooks.py")
 
 
 def leave_out(error: BaseException | None) -> None:
@@ -25,6 +27,18 @@ def leave_out(error: BaseException | None) -> None:
         errors += [error.__cause__, error.__context__]
         if isinstance(error, BaseExceptionGroup):
             errors += error.exceptions
+
+
+def is_shown() -> bool:
+    """Whether the hook that calls ours has shown the error already.
+
+    wandb's shows it, and then calls the hook before it unless that is Python's own.  Without us it
+    would be.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_SDK):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.endswith(_WANDBS_HOOK)
 
 
 def _without(first: TracebackType | None) -> TracebackType | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from runwatch.record import JournalId
@@ -12,6 +12,7 @@ from runwatch.record.console import Console, ExceptionTold, Stream
 from runwatch.rows import EventRow
 
 KINDS: Final = (Console.KIND, ExceptionTold.KIND)
+COMMAND: Final = -1
 Source = Stream | Literal["exception"]
 SOURCES: Final[tuple[Source, ...]] = ("out", "err", "both", "exception")
 
@@ -24,6 +25,7 @@ class Entry:
     """The same in every answer: journal, rank, time and place in its record."""
     time_ns: int
     rank: int
+    """-1: the command that started the ranks."""
     host: str
     journal: JournalId
     step: int | None
@@ -47,6 +49,8 @@ class Wanted:
     end_ns: int | None = None
     journals: Collection[JournalId] | None = None
     """Only these processes; None: all."""
+    apart: bool = False
+    """There are several ranks: what their command says is no rank's."""
 
     def has(self, entry: Entry) -> bool:
         if self.start_ns is not None and entry.time_ns < self.start_ns:
@@ -54,6 +58,8 @@ class Wanted:
         if self.end_ns is not None and entry.time_ns >= self.end_ns:
             return False
         if self.sources and entry.source not in self.sources:
+            return False
+        if self.ranks and entry.rank not in self.ranks:
             return False
         return self.pattern is None or self._speaks_of(entry)
 
@@ -72,7 +78,7 @@ class Wanted:
 
     def is_about(self, event: EventRow) -> bool:
         """Whether the event may hold such an entry, by who told it."""
-        if self.ranks and event.rank not in self.ranks:
+        if self.ranks and event.rank not in self.ranks and COMMAND not in self.ranks:
             return False
         return self.journals is None or event.journal in self.journals
 
@@ -96,20 +102,22 @@ class Page:
                 self.left_out_bytes += console.left_out_bytes
                 if not wanted.may_be_in(console):
                     continue
-            self.entries += filter(wanted.has, entries_of(event))
+            self.entries += filter(wanted.has, entries_of(event, apart=wanted.apart))
 
     def in_order(self) -> Sequence[Entry]:
-        self.entries.sort(key=lambda entry: entry.time_ns)
+        self.entries.sort(key=lambda entry: (entry.time_ns, entry.rank))
         return self.entries
 
 
-def entries_of(event: EventRow) -> Iterator[Entry]:
+def entries_of(event: EventRow, *, apart: bool = False) -> Iterator[Entry]:
     """The entries of a record.  A gap at the end of a console is an entry without text."""
     if event.kind == ExceptionTold.KIND:
         told = ExceptionTold.of(event.body)
         yield _entry(event, "exception", 0, event.time_ns, told.line, exception=told)
         return
     console = Console.of(event.body)
+    if apart and console.of_command:
+        event = replace(event, rank=COMMAND)
     gap = console.left_out_lines, console.left_out_bytes
     if not console.lines and any(gap):
         yield _entry(event, console.stream, 0, event.time_ns, "", *gap)

@@ -105,6 +105,10 @@ class RunSummary:
     user: str = ""
     by_exec: bool = False
     """`runwatch exec` started it: what is known of it is what hooks saw."""
+    jobs: int = 1
+    """How many jobs of this name run at once."""
+    jobs_since_ns: int = 0
+    """When the last of them began."""
 
     @property
     def shown_state(self) -> ShownState:
@@ -338,16 +342,12 @@ def _summary(run: RunId, members: Sequence[ProcessState], last_step: int | None)
     going = going_on(members)
     current = going[-1] if going else number
     newest = _attempt(current, [member for member in members if member.attempt == current])
-    reason = newest.reason
-    if len(going) > 1:
-        at_once = f"{len(going)} jobs of this name run at once: {AT_ONCE}"
-        reason = f"{at_once}; {reason}" if reason else at_once
     return RunSummary(
         run=run,
         name=next((member.name for member in newest_first if member.name), run),
         group=group_of((member.born_ns, member.journal, member.group) for member in members),
         state=newest.state,
-        reason=reason,
+        reason=newest.reason,
         attempts=number,
         ranks=newest.ranks,
         hosts=newest.hosts,
@@ -358,6 +358,8 @@ def _summary(run: RunId, members: Sequence[ProcessState], last_step: int | None)
         processes=newest.processes,
         user=next((member.user for member in newest_first if member.user), ""),
         by_exec=any(member.is_launcher for member in members if member.attempt == current),
+        jobs=max(len(going), 1),
+        jobs_since_ns=newest.started_ns,
     )
 
 

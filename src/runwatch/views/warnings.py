@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from runwatch.views.divergence import Divergence
-from runwatch.views.runs import RunSummary
+from runwatch.views.runs import AT_ONCE, RunSummary
 
-WarningCode = Literal["loss_nonfinite", "no_steps"]
+WarningCode = Literal["loss_nonfinite", "no_steps", "jobs_at_once"]
 Weight = Literal["warning", "note"]
 """A note explains what is shown, and is no alarm."""
 PATIENCE_NS: Final = 60_000_000_000
@@ -32,6 +32,13 @@ class RunWarning:
 
 def of_losses(diverged: Iterable[Divergence]) -> list[RunWarning]:
     return [RunWarning("loss_nonfinite", d.text, d.since_ns, d.step) for d in diverged]
+
+
+def of_jobs(run: RunSummary) -> list[RunWarning]:
+    if run.jobs < 2:
+        return []
+    text = f"{run.jobs} jobs of this name run at once: {AT_ONCE}"
+    return [RunWarning("jobs_at_once", text, run.jobs_since_ns)]
 
 
 def of_steps(run: RunSummary) -> list[RunWarning]:

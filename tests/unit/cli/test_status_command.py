@@ -17,11 +17,12 @@ from pathlib import Path
 import pytest
 
 from runwatch.address import is_same_place
+from runwatch.cli.pictures.paint import is_coloured
 from runwatch.cli.status.agent import Agent, find
 from runwatch.cli.status.asking import _failure, _refusal, ask
 from runwatch.cli.status.disk import section as disk_section
 from runwatch.cli.status.head import Named, asides_elsewhere, look
-from runwatch.cli.status.picture import is_coloured, picture
+from runwatch.cli.status.picture import picture
 from runwatch.cli.status.types import Problem, Section, many, size
 from runwatch.cli.status.waiting import survey
 from runwatch.journal.writer import JournalWriter

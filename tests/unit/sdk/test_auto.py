@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import multiprocessing
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -173,6 +174,16 @@ def test_an_uncaught_exception_in_a_process_that_has_a_framework_is_a_failed_run
     assert shown == [error, error]
 
 
+def test_workers_of_loaders_and_pools_are_not_part_of_a_run(
+    framework: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    auto.begin()
+    tell = teller_of(framework)
+    monkeypatch.setitem(multiprocessing.current_process()._config, "daemon", True)  # type: ignore[attr-defined]
+    tell.metrics({"loss": 0.5})
+    assert front.current_run() is None
+
+
 def test_launchers_are_not_part_of_a_run(framework: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "excepthook", lambda *_: None)
     monkeypatch.setattr(sys, "argv", ["/usr/bin/torchrun", "train.py"])
@@ -180,3 +191,22 @@ def test_launchers_are_not_part_of_a_run(framework: str, monkeypatch: pytest.Mon
     importlib.import_module(framework)
     sys.excepthook(ValueError, ValueError("a child failed"), None)
     assert front.current_run() is None
+
+
+@pytest.mark.parametrize("trains", [False, True])
+def test_a_run_that_hooks_began_too_early_makes_way_for_the_programs_own(
+    trains: bool, framework: str, place: Path
+) -> None:
+    auto.begin()
+    tell = teller_of(framework)
+    tell.metrics({"loss": 0.5})
+    if trains:
+        tell.step_ended("deepspeed")
+    mine = front.init("mine")
+    tell.metrics({"loss": 0.25})
+    mine.finish()
+    first, second = read_stories(place)
+    if first.bodies("run_start")[0]["name"] == "mine":
+        first, second = second, first
+    assert [body["run"] for body in first.bodies("joined")] == ([] if trains else ["mine"])
+    assert second.values("loss") == [0.25]

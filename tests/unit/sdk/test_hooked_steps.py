@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from runwatch.compat.goodput.log.recorder import GoodputRecorder
 from runwatch.record import BEGIN, END
 from runwatch.sdk import front
 from runwatch.sdk.hooks.loop import MANY, OPTIMIZERS, Loop
@@ -233,6 +234,22 @@ def test_steps_that_the_program_takes_silence_the_hooks(
     program.tell.step_ended("transformers", 9)
     program.tell.finish_steps()
     assert steps(story()) == {0: 1.0, 1: 1.0, 2: 1.0}
+
+
+def test_steps_that_a_goodput_recorder_tells_silence_the_hooks(
+    clock: FakeClock, story: Tell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = front.init("recorded", auto=True)
+    tell = run._hooks._tell
+    recorder = GoodputRecorder("recorded", "log", logging_enabled=True)
+    one = Optimizer()
+    for number in range(3):
+        recorder.record_step_start_time(number)
+        assert tell.loop is not None
+        tell.loop.updated(one)
+    told = story()
+    assert steps(told) == {}
+    assert len(told.values("goodput.step_start_time")) == 3
 
 
 def test_optimizers_of_other_threads_are_not_steps(program: Program, story: Tell) -> None:

@@ -84,6 +84,13 @@ def test_without_auto_nothing_is_listened_to(
     assert story().values("loss") == []
 
 
+def test_wandbs_word_for_it(monkeypatch: pytest.MonkeyPatch, story: Callable[[], Story]) -> None:
+    logger = trackio(monkeypatch)
+    runwatch.init(project="p", name="ours", sync_tensorboard=True)
+    logger.init().log({"loss": 1.0})
+    assert story().values("loss") == [1.0]
+
+
 def test_what_the_program_tells_us_itself_is_told_once(
     monkeypatch: pytest.MonkeyPatch, story: Callable[[], Story]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import pickle
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,20 @@ def test_what_is_logged_may_be_deep_or_no_number(story: Callable[[], Story]) -> 
     assert texts["few"] == "[1, 2, 3]"
     assert sum(texts["many"]["counts"]) == 100
     assert told.warnings["wandb Image"] == 2
+
+
+def test_histograms_with_and_without_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    numpy = pytest.importorskip("numpy")
+    for numbers in ([1, 2, 2, 3], [5.0], [0.0, float("nan"), float("inf"), 1.0]):
+        with_numpy = wandb.Histogram(numbers, num_bins=4)
+        array = wandb.Histogram(numpy.array([numbers]), num_bins=4)
+        with monkeypatch.context() as without:
+            without.delitem(sys.modules, "numpy")
+            slowly = wandb.Histogram(numbers, num_bins=4)
+        assert with_numpy.told() == array.told() == slowly.told()
+    assert wandb.Histogram([]).told()["counts"] == []
+    assert wandb.Histogram(np_histogram=([1, 2], [0, 1, 2])).histogram == [1.0, 2.0]
+    assert wandb.Histogram(object()).histogram == []  # counted
 
 
 def test_pictures_are_counted_when_there_are_many(

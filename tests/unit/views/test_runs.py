@@ -23,6 +23,7 @@ from runwatch.views.runs import (
     runs_of,
     summarise_attempts,
 )
+from runwatch.views.warnings import of_jobs
 from tests.unit.views.rows import SECOND, START, process, process_rows
 
 WINDOW = 30
@@ -399,8 +400,10 @@ def two(first_last: float, second_last: float = 100) -> list[ProcessRow]:
 
 def test_two_jobs_of_one_name_at_once_are_both_shown_and_it_is_said() -> None:
     [run] = runs(two(100), [], 101)
-    assert (run.state, run.attempts) == ("running", 2)
-    assert run.reason == ("2 jobs of this name run at once: give one of them another name or id")
+    assert (run.state, run.attempts, run.reason) == ("running", 2, "")
+    [warning] = of_jobs(run)
+    assert warning.text == "2 jobs of this name run at once: give one of them another name or id"
+    assert warning.time_ns == START + 50 * SECOND
     (history,) = summarise_attempts(process_states(two(100), [], START + 101 * SECOND)).values()
     assert [(a.state, a.reason) for a in history] == [
         ("running", "runs at the same time as attempt 2: give one of them another name or id"),
@@ -413,12 +416,13 @@ def test_a_restart_is_not_taken_for_a_second_job(last: int) -> None:
     """Nobody saw the first one die: it may be alive for as long as it may be silent."""
     [run] = runs(two(last), [], 70)
     assert (run.state, run.attempts, run.reason) == ("running", 2, "")
+    assert of_jobs(run) == []
 
 
 def test_when_the_newer_of_two_jobs_ends_the_run_goes_on() -> None:
     rows, done = two(100, 80), [event("run_end", 80, by="b", status="completed", explicit=True)]
     [run] = runs(rows, done, 101)
-    assert (run.state, run.ended_ns, run.reason) == ("running", None, "")
+    assert (run.state, run.ended_ns, run.reason, run.jobs) == ("running", None, "", 1)
     states = process_states(rows, done, START + 101 * SECOND)
     assert [state.journal for state in of_last_attempt(states)] == ["a"]
     [run] = runs(rows, [*done, ended(110)], 1000)
@@ -506,9 +510,9 @@ def test_a_run_adds_up(history: Any, now: int) -> None:
         assert (run.state == "completed") == all(p.state == "completed" for p in newest)
         assert (run.state == "running") == any(p.state == "running" for p in newest)
         bad = [p for p in newest if p.state in ("failed", "killed", "lost")]
-        assert bool(run.reason) == (bool(bad) or len(going) > 1)
-        assert run.reason.startswith(f"{len(going)} jobs of this name") == (len(going) > 1)
-        if bad and len(going) < 2:
+        assert bool(run.reason) == bool(bad)
+        assert run.jobs == max(len(going), 1)
+        if bad:
             first_ns = min(p.ended_ns or 0 for p in bad)
             firsts = [p for p in bad if p.ended_ns == first_ns]
             assert any(run.reason.startswith(f"rank {p.rank} ") for p in firsts)

@@ -2572,7 +2572,7 @@ export interface components {
          */
         WarningInfo: {
             /** @enum {unknown} */
-            code: "loss_nonfinite" | "no_steps";
+            code: "jobs_at_once" | "loss_nonfinite" | "no_steps";
             step: number | null;
             text: string;
             time_ns: number;

@@ -16,7 +16,7 @@ import argparse
 from pathlib import Path
 
 from runwatch import logs
-from runwatch.cli.head_options import json_option, print_ready, token_options
+from runwatch.cli.head_options import json_option, print_ready, served_once, token_options
 from runwatch.settings import load
 from runwatch.terminal import log_to_stderr
 
@@ -58,5 +58,6 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"  export RUNWATCH_HEAD={head}{token}", flush=True)
 
     logs.spare()
-    Head(settings, tail_journals=True).run(ready)
+    with served_once(settings.root):
+        Head(settings, tail_journals=True).run(ready)
     return 0

@@ -210,7 +210,8 @@ class _Printer:
             self._attempt = entry["attempt"]
         place = self._painted("time", moments.time(entry["time_ns"]))
         if self._asked.ranks > 1:
-            place += " " + self._painted("rank", f"rank {entry['rank']}")
+            who = f"rank {entry['rank']}" if entry["rank"] >= 0 else "exec"
+            place += " " + self._painted("rank", who.ljust(6))
         if entry["left_out_lines"] or entry["left_out_bytes"]:
             yield f"{place} {self._painted('gap', _gap(entry))}"
         if entry["exception"] is None:

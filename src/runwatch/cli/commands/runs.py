@@ -12,6 +12,7 @@ import os
 from typing import Any
 
 from runwatch.cli import source
+from runwatch.cli.guesses import meant
 from runwatch.cli.pictures import tables
 
 
@@ -31,11 +32,12 @@ def run(arguments: argparse.Namespace) -> int:
         answer = head.get(
             "/runs", state=arguments.state, group=arguments.group, limit=arguments.limit
         )
+        words = "" if answer["runs"] else _nothing(head, arguments)
     if arguments.json:
         tables.print_json(answer)
         return 0
     if not answer["runs"]:
-        print(_nothing(arguments, head.name))
+        print(words)
         return 0
     print_runs(answer["runs"])
     if answer["total"] > len(answer["runs"]):
@@ -43,11 +45,15 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _nothing(arguments: argparse.Namespace, place: str) -> str:
+def _nothing(head: source.Source, arguments: argparse.Namespace) -> str:
+    place, guess = head.name, ""
     which = f" that are {arguments.state}" if arguments.state else ""
-    which += f" of group {arguments.group!r}" if arguments.group else ""
+    if arguments.group:
+        which += f" of group {arguments.group!r}"
+        groups = {run["group"] for run in head.get("/runs", limit=10_000)["runs"]} - {""}
+        guess = "" if arguments.group in groups else meant(arguments.group, groups)
     if which:
-        return f"no runs{which} in {place}"
+        return f"no runs{which} in {place}{guess}"
     demo = os.path.join(place, "demo")
     also = f"; the demo is in {demo}: --dir {demo}" if os.path.isdir(demo) else ""
     return f"no runs in {place} yet (`runwatch exec -- COMMAND` records one){also}"

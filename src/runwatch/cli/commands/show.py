@@ -8,6 +8,7 @@ example:
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -150,13 +151,13 @@ def _headline(run: dict[str, Any]) -> Text:
     facts = [attempt, step, f"started {tables.time(run['started_ns'])} {tables.zone()}"]
     facts.append(tables.duration(until - run["started_ns"]))
     line.append("  " + " · ".join(fact for fact in facts if fact))
-    if run.get("stalled") and run["reason"]:
-        line.append(f"\n{tables.local_times(run['reason'])}", style="bold yellow")
     for warning in run.get("warnings", ()):  # an older head sends none
         style = "bold yellow" if warning["weight"] == "warning" else "dim"
         line.append(f"\n{tables.local_times(warning['text'])}", style=style)
     for reason in attempt_reasons(run):
         line.append(f"\n{reason}", style="dim")
+    if run["state"] in ("failed", "killed", "lost"):
+        line.append(f"\nits last words: runwatch logs {shlex.quote(run['name'])}", style="dim")
     return line
 
 

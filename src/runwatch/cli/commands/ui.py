@@ -14,9 +14,9 @@ import os
 from pathlib import Path
 
 from runwatch import logs
-from runwatch.cli.head_options import json_option, print_ready, token_options
+from runwatch.cli.head_options import json_option, print_ready, served_once, token_options
 from runwatch.errors import NotFound
-from runwatch.settings import load
+from runwatch.settings import load, runwatch_dir
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.dir is not None and not os.path.isdir(arguments.dir):
         raise NotFound(f"no such directory: {arguments.dir}")
+    check_open(arguments.dir or runwatch_dir())  # first: its settings cannot be read either
     flags = vars(arguments) | {"grpc_port": -1}
     settings = load(HeadSettings, section="head", flags=flags).values
     check_open(settings.root)
@@ -50,5 +51,6 @@ def run(arguments: argparse.Namespace) -> int:
         print("Stop it with Ctrl-C.", flush=True)
 
     logs.spare()
-    Head(settings, tail_journals=True).run(ready)
+    with served_once(settings.root):
+        Head(settings, tail_journals=True).run(ready)
     return 0

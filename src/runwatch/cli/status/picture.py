@@ -5,14 +5,14 @@ It does not use the table library: importing that would take a third of the comm
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, TextIO
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from runwatch._version import __version__
+from runwatch.cli.pictures.paint import Paint, is_coloured
 from runwatch.cli.status.types import Section
 from runwatch.terminal import shown
 
@@ -27,7 +27,7 @@ def picture(
     whose: str, sections: Sequence[Section], *, width: int = 0, coloured: bool | None = None
 ) -> str:
     width = max(width or shutil.get_terminal_size().columns, _NARROWEST)
-    paint = _Paint(is_coloured(sys.stdout) if coloured is None else coloured)
+    paint = Paint(is_coloured(sys.stdout) if coloured is None else coloured)
     lines = [*_wrapped(f"Runwatch {__version__} {whose}", width), ""]
     lines[0] = lines[0].replace(f"Runwatch {__version__}", paint(f"Runwatch {__version__}", _BOLD))
     for section in sections:
@@ -38,19 +38,7 @@ def picture(
     return "\n".join([*lines, "", last])
 
 
-def is_coloured(out: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
-    return out.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
-
-
-class _Paint:
-    def __init__(self, on: bool) -> None:
-        self._on = on
-
-    def __call__(self, text: str, *codes: str) -> str:
-        return f"\x1b[{';'.join(codes)}m{text}\x1b[0m" if self._on and codes else text
-
-
-def _rows(section: Section, width: int, paint: _Paint) -> Iterator[str]:
+def _rows(section: Section, width: int, paint: Paint) -> Iterator[str]:
     mark = paint("▲", _BOLD, _YELLOW) if section.problems else paint("✔", _GREEN)
     title = TITLES[section.name]
     begin = f"{mark} {paint(title, _BOLD)}{' ' * (9 - len(title))}"

@@ -44,7 +44,7 @@ _FREE: Final = frozenset(
 )
 _PAGE: Final = re.compile(r"/assets/[^/]+|/[^/]+\.(?:js|css|svg|png|ico|webmanifest)")
 _OF_RUN: Final = re.compile(r"/api/v1/runs/([^/]+)(?:/.*)?", re.DOTALL)
-_LOGS: Final = re.compile(r"/api/v1/runs/[^/]+/logs/?", re.DOTALL)
+_LOGS: Final = re.compile(r"/api/v1/runs/.+/logs/?", re.DOTALL)
 """Anything may be in what a program prints: who has nothing but a link does not see it."""
 _OF_PROFILES: Final = re.compile(r"/api/v1/profiles/([^/]+)/.*", re.DOTALL)
 _BY_QUERY: Final = ("/api/v1/devices", "/api/v1/live")
@@ -122,6 +122,8 @@ def reads(method: str, path: str) -> str:
     """Why a caller with a shared link is refused; empty: the caller is not."""
     if path == SHARES or path.startswith(f"{SHARES}/"):
         return "only the owner of this head sees its links"
+    if _LOGS.fullmatch(path):
+        return "this link shows no logs: a program may print anything"
     asked = roles.route(method, path)
     if method in _LOOKING and (asked is None or roles.allows("view", roles.ROUTES[asked])):
         return ""
@@ -132,8 +134,6 @@ def ruling(sight: Sight, sees: Sees, path: str, query: bytes) -> Ruling:
     """Whether a caller who may not see all runs may make this request."""
     if path in _FREE or _PAGE.fullmatch(path) or path.startswith(_VIEWERS):
         return Ruling()
-    if sight.run and _LOGS.fullmatch(path):
-        return Ruling("this link shows no logs: a program may print anything")
     if of_run := _OF_RUN.fullmatch(path):
         return Ruling(runs=(of_run[1],))
     runs = _values(query, "run")

@@ -26,7 +26,7 @@ from runwatch.views.goodput.account import Disruption, Goodput
 from runwatch.views.life import State
 from runwatch.views.runs import AttemptSummary, ProcessState, summarise_attempts
 from runwatch.views.series import AttemptOf, attempt_of
-from runwatch.views.warnings import of_steps
+from runwatch.views.warnings import of_jobs, of_steps
 
 MOST_EVENT_BYTES: Final = 16 << 20
 """Bytes of event bodies in one answer; one body may have half a megabyte."""
@@ -63,7 +63,7 @@ def run_fields(card: Card) -> dict[str, Any]:
                 step=each.step,
                 weight=each.weight,
             )
-            for each in (*card.warnings, *of_steps(summary))
+            for each in (*card.warnings, *of_jobs(summary), *of_steps(summary))
         ],
         "reason": plain(summary.reason),
         "attempts": summary.attempts,

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.record.console import Console, Stream
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 EXEC: Final = "RUNWATCH_EXEC"
 CONSOLE: Final = "RUNWATCH_CONSOLE"
+_WORD: Final = 1_000
+_WORDS: Final = 100
+"""Shorter and fewer pieces wait for the end of their line: each alone would cost more than it."""
 _ON: Final = frozenset(("1", "on", "yes", "true"))
 
 
@@ -48,6 +52,8 @@ class Listening(Unheard):
         self._run = run
         self._keeper = LineKeeper(self._record, run._clock)
         self._active = False
+        self._begun: dict[Stream, deque[str]] = {}
+        """The pieces of a line that is not complete: `print` writes each word by itself."""
         self._wrapped: list[tuple[Any, Callable[..., Any], Any]] = []
         """A stream, its `write` of ours, and the one of its own that was there; None: no own."""
 
@@ -62,13 +68,17 @@ class Listening(Unheard):
 
     @guarded("keep lines of the console")
     def tick(self) -> None:
+        self._gather()
         self._keeper.tick()
 
     @guarded("keep lines of the console")
     def flush(self) -> None:
+        self._gather()
         self._keeper.flush()
 
     def forget(self) -> None:
+        for begun in self._begun.values():
+            begun.clear()
         self._keeper.forget()
 
     @guarded("leave the console")
@@ -83,6 +93,7 @@ class Listening(Unheard):
             else:
                 stream.write = before
         self._wrapped.clear()
+        self._gather()
         self._keeper.close()
 
     def _wrap(self, stream: Any, name: Stream) -> None:
@@ -90,10 +101,21 @@ class Listening(Unheard):
             return
         write = stream.write
         keep = self._keep
+        begun = self._begun[name] = deque()
 
         def listened(text: Any, /) -> Any:
             done = write(text)  # first, and whatever it raises is the program's
             if self._active:
+                if (
+                    type(text) is str
+                    and len(text) < _WORD
+                    and "\n" not in text
+                    and "\r" not in text
+                ):
+                    begun.append(text)
+                    if len(begun) < _WORDS:
+                        return done
+                    text = ""
                 keep(name, text)
             return done
 
@@ -108,11 +130,28 @@ class Listening(Unheard):
 
     @guarded("keep lines of the console")
     def _keep(self, name: Stream, text: Any) -> None:
-        if isinstance(text, str):
-            self._keeper.feed(name, text.encode("utf-8", "replace"))
+        if not isinstance(text, str):
+            return
+        if begun := self._begun[name]:
+            text = "".join([*_taken(begun), text])
+        self._keeper.feed(name, text.encode("utf-8", "replace"))
+
+    def _gather(self) -> None:
+        for name, begun in self._begun.items():
+            if begun:
+                self._keep(name, "")
 
     def _record(self, console: Console, at_ns: int) -> None:
         run = self._run
         writer = run._open()
         if writer is not None and not writer.closed:
             writer.tell(console, run._step, run._scope, at_ns)
+
+
+def _taken(pieces: deque[str]) -> Iterator[str]:
+    """Other threads may add some meanwhile: none is lost."""
+    while True:
+        try:
+            yield pieces.popleft()
+        except IndexError:
+            return

@@ -66,6 +66,11 @@ class Hooks:
         self._seen.add(hook)
         attempt(f"set the hook {hook[1]}", None, install, quiet=True)
 
+    def silence_steps(self) -> None:
+        """The program tells its steps itself, in a way that the run does not see."""
+        if self._tell.loop is not None:
+            self._tell.loop.silence()
+
     @guarded("remove the hooks", quiet=True)
     def remove(self, run: Run | None = None) -> None:
         """The run ends; the hooks of a process may tell another by now."""

@@ -71,6 +71,8 @@ class Loop:
         """The thread whose optimizers count."""
         self._first: ref[object] = ref(_Nobody())
         """The optimizer that steps began with.  One that is gone was there for an inner loop."""
+        self.updates = 0
+        """Of the optimizers that count, in all."""
         self._updates_by_batch = 0
         self._updates = self._most_updates = 0
         """Since the first optimizer stepped, and the most that there were; without a loader."""
@@ -80,8 +82,7 @@ class Loop:
     def leads(self, source: str) -> bool:
         """Whether this source tells the steps, from now on."""
         if self.run._step != self._expected:
-            self.explicit = True
-            self.is_open = self.is_over = False
+            self.silence()
         if self.explicit:
             return False
         if source == self.leader:
@@ -90,6 +91,11 @@ class Loop:
             return False
         self.leader = source
         return True
+
+    def silence(self) -> None:
+        """The program tells its steps itself."""
+        self.explicit = True
+        self.is_open = self.is_over = False
 
     def begins(self, source: str, after: int) -> bool:
         """Its loop begins, after this many steps; whether it tells the steps.
@@ -159,12 +165,14 @@ class Loop:
             and self.leader is OPTIMIZERS
             and self.run._step == self._expected
         ):
+            self.updates += 1
             self._updated_by_batch(self.now())
             return
         self._thread = self._thread or me
         if me != self._thread or not self.leads(OPTIMIZERS):
             return
         at = self.now()
+        self.updates += 1
         if not self.is_open and self._batch[1]:
             self._open_with_batch(None, at)
         if self.is_open and self.by_batch:

@@ -57,6 +57,8 @@ class Teller:
         """The run has finished, but somebody may still hold a function of ours."""
         self.every_second: list[Callable[[], None]] = []
         self.at_the_end: list[Callable[[], None]] = []
+        """To remove the hooks."""
+        self.when_run_ends: list[Callable[[], None]] = []
         self.batch = (0, 0)
         """When a batch was asked for and came, before there was a run; in ticks."""
         self.evaluates = False
@@ -105,6 +107,8 @@ class Teller:
     def finish_steps(self) -> None:
         if self.loop is not None and self.listens:
             self.loop.finish()
+            for function in self.when_run_ends:
+                function()
 
     def leave(self) -> None:
         """The run ends, and there will be no other unless the program begins it."""

@@ -28,8 +28,8 @@ def is_known(tell: Teller, framework: str) -> bool:
     low, high = KNOWN[framework]
     if low <= numbers(version) < high:
         return True
-    if framework not in tell.done:
-        tell.done.add(framework)
+    if f"not {framework}" not in tell.done:
+        tell.done.add(f"not {framework}")
         tell.unknown_version(framework, version or "of an unknown version")
     return False
 

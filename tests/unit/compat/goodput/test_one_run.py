@@ -14,6 +14,7 @@ from runwatch.compat.goodput.log import backend
 from runwatch.compat.goodput.log.backend import JournalLogger
 from runwatch.compat.mldiagnostics import machinelearning_run
 from runwatch.compat.mldiagnostics.api.mlrun import MLRun
+from runwatch.sdk import front
 from runwatch.sdk.run import Run
 from runwatch.testing import read_stories
 
@@ -117,3 +118,51 @@ def test_an_id_that_the_program_gives_comes_before_that_of_a_recorder(place: Pat
         assert run.id == "experiment-7"
     first, _ = read_stories(place)
     assert first.bodies("joined") == [{"run": "experiment-7"}]
+
+
+@pytest.mark.parametrize(
+    "order",
+    [(recorder, lambda: runwatch.init("train")), (lambda: runwatch.init("train"), recorder)],
+)
+def test_one_id_for_whatever_the_program_calls_it(
+    place: Path, order: tuple[Library, Library], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUNWATCH_RUN_ID", "experiment-7")
+    for library in order:
+        library()
+    runwatch.finish()
+    backend.finish_runs()
+    (story,) = read_stories(place)
+    assert {scope.run for scope in story.scopes} == {"experiment-7"}
+    assert len(story.values("goodput.job_start_time")) == 1
+
+
+# ── runs that hooks begin ─────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("library", [plain, diagnostics, wandb_like])
+def test_a_run_that_hooks_began_makes_room_for_the_program_s(place: Path, library: Library) -> None:
+    """What it logs elsewhere comes first, and then it names its run."""
+    begun = front.begin_for_hooks()
+    assert runwatch.current_run() is begun is front.begin_for_hooks()
+    library()
+    current = runwatch.current_run()
+    assert current is not None and current.id == "job"
+    runwatch.finish()
+    first, second = read_stories(place)
+    assert first.bodies("joined") == [{"run": "job"}] and second.bodies("joined") == []
+
+
+def test_a_run_with_steps_that_hooks_began_stands(place: Path) -> None:
+    with front.begin_for_hooks().step(0):
+        pass
+    plain()
+    runwatch.finish()
+    assert [story.bodies("joined") for story in read_stories(place)] == [[], []]
+
+
+def test_hooks_take_the_run_that_a_recorder_began(place: Path) -> None:
+    recorder()
+    assert front.begin_for_hooks().id == "job"
+    runwatch.finish()
+    assert len(read_stories(place)) == 1

@@ -31,7 +31,7 @@ from runwatch.compat.goodput.log.entries import (
     to_event,
     to_record,
 )
-from runwatch.entries import TYPE
+from runwatch.entries import STEP_START, TYPE
 from runwatch.errors import HeadUnreachable
 from runwatch.journal.writer import JournalWriter, PointCall
 from runwatch.record import NO_STEP
@@ -138,6 +138,8 @@ class JournalLogger:
         entry = mapping(entry)
         record = to_record(entry, self._logger)
         series = self._series_of(record, writer) if isinstance(record, AsPoint) else None
+        if STEP_START in entry:
+            self._run._hooks.silence_steps()
         if isinstance(record, AsPoint) and series is not None:
             writer.point(series, record.value, record.step)
             if len(self._early) < MOST_EARLY and self._run in _runs.values():
@@ -311,7 +313,9 @@ def _run_of(name: str, root: str | os.PathLike[str] | None, last: Run | None) ->
 
 
 def _is_named(run: Run, name: str) -> bool:
-    return run.id == slug(name) or run._identity.name == name == display_name(name)
+    """By its name or by its id: $RUNWATCH_RUN_ID is for whatever the program calls its run."""
+    same_id = run.id in (slug(name), identify(name).run)
+    return same_id or run._identity.name == name == display_name(name)
 
 
 def _begin(name: str, root: str | os.PathLike[str] | None) -> Run:

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from runwatch.head.context import Context, Feature
-from runwatch.head.features.devices.devices import WITHIN_SECONDS, devices
+from runwatch.head.features.devices.devices import WITHIN_SECONDS, devices, every
 from runwatch.head.features.devices.types import DeviceList, DeviceMetricInfo, DeviceMetricList
 from runwatch.head.http.access import CALLER
 from runwatch.head.http.answering import answered
@@ -39,6 +39,7 @@ _DEVICES: Final = (
 class DevicesApi(Feature):
     def __init__(self, context: Context) -> None:
         self._reading = context.reading
+        context.metrics.devices = lambda: every(context.reading)
 
     def operations(self) -> Sequence[Operation]:
         return [

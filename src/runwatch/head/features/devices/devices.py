@@ -58,6 +58,21 @@ def devices(reading: Reading, given: Given, sees: Sees | None = None) -> DeviceL
     )
 
 
+@uncollected()
+def every(reading: Reading) -> list[view.Device]:
+    """All devices of late by host, whoever holds them."""
+    now_ns = reading.clock.wall_ns()
+    since_ns = now_ns - WITHIN_SECONDS * 10**9
+    board = view.Board()
+    for metric in view.METRICS:
+        board.add_metric(metric, _samples(reading, metric, since_ns))
+    kinds = list(view.NOTICES)
+    board.add_notices(reading.store.events(None, kinds=kinds, start_ns=since_ns, of_each=OF_EACH))
+    ahead_ns = reading.clock_offsets()
+    found = board.devices(now_ns=now_ns, name_of=str, clock_offset_ns=ahead_ns)
+    return [found[key] for key in view.ordered(found, "host")]
+
+
 def _wanted(
     reading: Reading, known: dict[view.Key, view.Device], given: Given, sees: Sees
 ) -> dict[view.Key, view.Device]:

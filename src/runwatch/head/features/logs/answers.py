@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from runwatch.errors import UsageError
@@ -57,7 +58,9 @@ def page(reading: Reading, given: Given) -> LogPage:
     if given["before"] and given["after"]:
         raise UsageError("before and after together mean nothing; give one of them")
     attempts = reading.attempts(run)
-    wanted = _wanted(given, run, attempts)
+    processes = reading.store.processes(run)
+    ranks = {row.rank for row in processes if row.role != "launcher"}
+    wanted = replace(_wanted(given, run, attempts), apart=len(ranks) > 1)
     walk = _Walk(reading, run, wanted, onward=bool(given["after"]))
     cursor = given["before"] or given["after"]
     found = walk.take(Cursor.of(cursor) if cursor else None, given["limit"])
@@ -71,7 +74,7 @@ def page(reading: Reading, given: Given) -> LogPage:
         searched_ns=walk.last.time_ns if walk.last is not None else None,
         left_out_lines=found.left_out_lines,
         left_out_bytes=found.left_out_bytes,
-        ranks=sorted({row.rank for row in reading.store.processes(run) if row.rank >= 0}),
+        ranks=sorted(rank for rank in ranks or {row.rank for row in processes} if rank >= 0),
     )
 
 

@@ -26,6 +26,7 @@ class LogEntry(Answer):
     """The same in every answer.  Who asks for a stretch again knows by it what is new."""
     time_ns: int
     rank: int
+    """-1: the command that started the ranks, and no rank of it."""
     host: str
     attempt: int | None
     step: int | None

@@ -113,7 +113,7 @@ class RunsApi(Feature):
 
     async def _events(self, request: Request, given: Given) -> Response:
         # Whoever has nothing but a link sees no logs, here neither (`http/guests.py`).
-        hidden = LOG_KINDS if request.scope[CALLER].sight.run else ()
+        hidden = LOG_KINDS if request.scope[CALLER].share is not None else ()
         answer = partial(answers.events, self._reading, given, hidden)
         return await for_caller(request, lambda: json_reply(answer()))
 

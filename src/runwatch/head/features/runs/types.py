@@ -52,7 +52,7 @@ class ProcessInfo(Answer):
     signal: str | None
     out_of_memory: bool
     role: Literal["process", "launcher"] = "process"
-    """launcher: the command that `runwatch exec` runs; it waits for the ranks and is none itself."""
+    """launcher: what `runwatch exec` runs; it waits for the ranks and is none itself."""
 
 
 class ProcessList(Answer):

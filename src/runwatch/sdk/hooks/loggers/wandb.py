@@ -52,7 +52,8 @@ class Listener:
             for name in ("project", "entity", "name", "group", "job_type", "tags", "notes")
             if (value := getattr(run, name, None))
         }
-        self._logger.config({"wandb": about})
+        if about and not getattr(run, "disabled", False):  # then it has names that nobody gave
+            self._logger.config({"wandb": about})
         self.look()
 
     def logged(

@@ -1,7 +1,8 @@
 """torch's DataLoader: waits for batches, and evaluations.
 
 What is asked for without gradients, once steps have been taken, is evaluated: the time from there
-until the loader has no more, or is left, is evaluation.
+until the loader has no more, or is left, is evaluation.  So is a pass over a loader without any
+update, if another loader comes next: programs also switch gradients off batch by batch.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import sys
 from collections.abc import Callable
 from functools import partial, wraps
 from threading import get_ident, main_thread
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from weakref import ref
 
 from runwatch.clock import system_clock, tick_of, tick_shift
@@ -28,7 +29,18 @@ def install(tell: Teller) -> None:
     loaders = Loaders(tell, sys.modules["torch"].is_grad_enabled)
     tell.replace("__next__", [module._BaseDataLoaderIter], loaders.around_next)
     tell.replace("__iter__", [module.DataLoader], partial(tell.timed, DATA_LOADING))
-    tell.at_the_end.append(loaders.evaluated)
+    tell.when_run_ends.append(loaders.no_more)
+
+
+class Pass(NamedTuple):
+    """Over a loader; times are ticks."""
+
+    iterator: int = 0
+    asked: int = 0
+    """When its first batch was asked for."""
+    updates: int = 0
+    """How many there had been then."""
+    over: int = 0
 
 
 class Loaders:
@@ -39,6 +51,9 @@ class Loaders:
         self._main = main_thread().ident
         self._evaluation: Span | None = None
         self._evaluated_by: ref[Any] | None = None
+        self._pass = Pass()
+        self._passed: Pass | None = None
+        """One that may have been an evaluation."""
 
     def around_next(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         tell, now, trains, me = self._tell, self._now, self._trains, get_ident
@@ -55,6 +70,8 @@ class Loaders:
             if not training or self._evaluation is not None:
                 self._turns(loop, iterator, training)
             run._awaits_data, came, asked = True, 0, now()
+            if id(iterator) != self._pass.iterator:
+                self._begins(loop, iterator, asked, training)
             try:
                 item = function(iterator)
                 came = now()
@@ -85,7 +102,30 @@ class Loaders:
             self._evaluation.begin(loop.run._step)
             self._evaluated_by = ref(iterator, self._left)
 
+    @guarded("note that a pass over a loader begins", quiet=True)
+    def _begins(self, loop: Loop, iterator: Any, asked: int, training: bool) -> None:
+        self._pass = Pass(id(iterator), asked, loop.updates)
+        if training:
+            self._tell_passed(loop)
+
+    @guarded("note that there are no more passes", quiet=True)
+    def no_more(self) -> None:
+        self.evaluated()
+        if self._tell.loop is not None:
+            self._tell_passed(self._tell.loop)
+
+    def _tell_passed(self, loop: Loop) -> None:
+        passed, self._passed = self._passed, None
+        if passed is not None and passed.updates == loop.updates:
+            shift = tick_shift(loop.run._clock)
+            begin, end = passed.asked + shift, passed.over + shift
+            self._tell.elapsed(EVALUATION, begin, end, beside=False, source="torch.DataLoader")
+
     def _over(self, loop: Loop, asked: int, training: bool) -> None:
+        made, self._pass = self._pass, Pass()
+        steps_are_known = loop.leader == OPTIMIZERS and not loop.explicit and loop.updates
+        if training and steps_are_known and made.updates == loop.updates:
+            self._passed = made._replace(over=self._now())
         if training:
             loop.no_batch(asked)
         else:

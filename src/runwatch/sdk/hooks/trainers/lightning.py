@@ -50,32 +50,38 @@ class Events:
     """What a Trainer says, told to a run."""
 
     def __init__(self, tell: Teller) -> None:
-        self._tell = tell
+        self.tell = tell
         self._updates = 0
 
     def on_train_start(self, trainer: Any) -> None:
-        self._tell.steps_begin(SOURCE, trainer.fit_loop.epoch_loop._batches_that_stepped)
+        self.tell.steps_begin(SOURCE, trainer.fit_loop.epoch_loop._batches_that_stepped)
 
     def on_train_epoch_start(self, trainer: Any) -> None:
-        self._tell.epoch(trainer.current_epoch)
+        self.tell.epoch(trainer.current_epoch)
 
     def on_train_batch_start(self, trainer: Any) -> None:
         self._updates = trainer.global_step
-        self._tell.step_began(SOURCE)
+        self.tell.step_began(SOURCE)
 
     def on_train_batch_end(self, trainer: Any) -> None:
         if trainer.global_step != self._updates:
-            self._tell.step_ended(SOURCE)
+            self.tell.step_ended(SOURCE)
 
     def on_train_end(self, trainer: Any) -> None:
-        self._tell.steps_over(SOURCE, done=not getattr(trainer, "interrupted", False))
+        self.tell.steps_over(SOURCE, done=not getattr(trainer, "interrupted", False))
+
+    @guarded("tell what a trainer logs", quiet=True)
+    def on_log(self, metrics: Any) -> None:
+        values = dict(metrics or {})
+        values.pop("step", None)  # it says where to draw the others
+        self.tell.metrics(values)
 
     def around_callbacks(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Before the callbacks when something begins, and when it ended: they may take long."""
         say: dict[str, Callable[[Any], None]] = {
             name: guarded("tell what a trainer does", quiet=True)(getattr(self, name))
             for name in vars(Events)
-            if name.startswith("on_")
+            if name.startswith("on_train_")
         }
 
         @wraps(function)
@@ -88,16 +94,10 @@ class Events:
         return call_callback_hooks
 
     def around_log(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        @guarded("tell what a trainer logs", quiet=True)
-        def say(metrics: Any = None, *_: Any, **__: Any) -> None:
-            values = dict(metrics or {})
-            values.pop("step", None)  # it says where to draw the others
-            self._tell.metrics(values)
-
         @wraps(function)
         def log_metrics(connector: Any, *args: Any, **kwargs: Any) -> Any:
-            say(*args, **kwargs)
-            with self._tell.alone():
+            self.on_log(args[0] if args else kwargs.get("metrics"))
+            with self.tell.alone():
                 return function(connector, *args, **kwargs)
 
         return log_metrics

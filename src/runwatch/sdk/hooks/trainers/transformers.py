@@ -22,6 +22,7 @@ SOURCE: Final = "transformers"
 def install(tell: Teller) -> None:
     if not is_known(tell, SOURCE):
         return
+    tell.done.add(SOURCE)
     trainer: Any = sys.modules["transformers.trainer"].Trainer
     handler: Any = sys.modules["transformers.trainer_callback"].CallbackHandler
     events = Events(tell)
@@ -43,26 +44,27 @@ class Events:
     """What a Trainer says, told to a run.  `state` is its `TrainerState`."""
 
     def __init__(self, tell: Teller) -> None:
-        self._tell = tell
+        self.tell = tell
 
     def on_train_begin(self, state: Any) -> None:
-        self._tell.steps_begin(SOURCE, state.global_step)
+        self.tell.steps_begin(SOURCE, state.global_step)
 
     def on_epoch_begin(self, state: Any) -> None:
-        self._tell.epoch(state.epoch or 0.0)
+        self.tell.epoch(state.epoch or 0.0)
 
     def on_step_begin(self, state: Any) -> None:
-        self._tell.step_began(SOURCE, state.global_step + 1)
+        self.tell.step_began(SOURCE, state.global_step + 1)
 
     def on_step_end(self, state: Any) -> None:
-        self._tell.step_ended(SOURCE, state.global_step)
+        self.tell.step_ended(SOURCE, state.global_step)
 
     def on_train_end(self, state: Any) -> None:
-        self._tell.steps_over(SOURCE)
+        self.tell.steps_over(SOURCE)
 
     @guarded("tell what a trainer logs", quiet=True)
     def on_log(self, logs: Any) -> None:
-        self._tell.metrics({k: v for k, v in dict(logs or {}).items() if isinstance(v, Number)})
+        numbers = {k: v for k, v in dict(logs or {}).items() if isinstance(v, Number)}
+        self.tell.metrics(numbers)
 
     def around_log(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The trainer's own loggers get the same values."""
@@ -70,7 +72,7 @@ class Events:
         @wraps(function)
         def on_log(*args: Any, **kwargs: Any) -> Any:
             self.on_log(args[4] if len(args) > 4 else kwargs.get("logs"))
-            with self._tell.alone():
+            with self.tell.alone():
                 return function(*args, **kwargs)
 
         return on_log

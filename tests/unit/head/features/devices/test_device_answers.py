@@ -168,3 +168,18 @@ def test_no_devices_at_all(store: Store) -> None:
     answer = ask(store)
     assert answer["devices"] == []
     assert (answer["totals"]["devices"], answer["totals"]["power_watts"]) == (0, None)
+
+
+def test_a_scrape_tells_of_devices(store: Store) -> None:
+    store.write([host("a", 2, run="r", gpu_throttle_reasons=64.0), host("b", 1, ago=600)])
+    with TestClient(app_of(store, clock=FakeClock(NOW)), base_url="http://localhost") as client:
+        text = client.get("/metrics").text
+    assert 'runwatch_devices{state="reporting"} 2.0' in text
+    assert 'runwatch_devices{state="silent"} 1.0' in text
+    assert 'runwatch_device_utilization_percent{device="gpu0",host="a",run="r"} 80.0' in text
+    assert 'runwatch_device_power_watts{device="gpu1",host="a",run="r"} 500.0' in text
+    assert 'runwatch_device_trouble{device="gpu1",host="a",trouble="thermal"} 1.0' in text
+    assert 'runwatch_device_trouble{device="gpu0",host="b",trouble="silent"} 1.0' in text
+    # What was not read has no sample, and of a silent device only what lasts is known.
+    assert "runwatch_device_tensor_percent{" not in text
+    assert 'runwatch_device_power_watts{device="gpu0",host="b"' not in text

@@ -176,6 +176,20 @@ def test_attempts_are_told_apart(store: Store) -> None:
     assert reader.texts(attempt=2) == ["in two"]
 
 
+def test_what_a_command_says_is_no_ranks_where_there_are_several(store: Store) -> None:
+    launcher = Producer(store, "j-exec", role="launcher")
+    launcher.write([], [said(1, "starting two ranks", of_command=True), said(2, "from a rank")])
+    alone = Reader(store)
+    assert alone.texts(rank=0) == ["starting two ranks", "from a rank"]
+    for rank in (0, 1):
+        Producer(store, f"j-{rank}", rank=rank).write([], [said(3, f"rank {rank}")])
+    reader = Reader(store)
+    assert [entry["rank"] for entry in reader.page()["entries"]] == [-1, 0, 0, 1]
+    assert reader.texts(rank=0) == ["from a rank", "rank 0"]
+    assert reader.texts(rank=-1) == ["starting two ranks"]
+    assert reader.page()["ranks"] == [0, 1]
+
+
 def test_a_gap_at_the_end_is_told(store: Store) -> None:
     Producer(store, "j-0").write([], [said(1, left_out_lines=5, left_out_bytes=50)])
     (entry,) = Reader(store).page()["entries"]
@@ -196,7 +210,10 @@ def test_what_is_refused(two_ranks: Reader, query: dict[str, Any], status: int) 
     assert two_ranks.client.get(PATH, params=query).status_code == status
 
 
-def test_a_guest_with_a_link_sees_no_logs(two_ranks: Reader, store: Store, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shared", [{"run": "run-1"}, {}])
+def test_a_guest_with_a_link_sees_no_logs(
+    shared: dict[str, str], two_ranks: Reader, store: Store, tmp_path: Path
+) -> None:
     """Anything may be in what a program prints."""
     app = app_of(
         store,
@@ -206,7 +223,7 @@ def test_a_guest_with_a_link_sees_no_logs(two_ranks: Reader, store: Store, tmp_p
     owner = TestClient(
         app, base_url="http://gpu-17:8090", headers={"Authorization": "Bearer correct-horse"}
     )
-    token = owner.post("/api/v1/shares", json={"run": "run-1"}).json()["token"]
+    token = owner.post("/api/v1/shares", json=shared).json()["token"]
     guest = TestClient(
         app, base_url="http://gpu-17:8090", headers={"Authorization": f"Bearer {token}"}
     )

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from starlette.testclient import TestClient
 
 from runwatch.record import JournalId
 from runwatch.store.duck.engine import DuckStore
 from runwatch.testing import FakeClock
 from tests.apps import app_of
 from tests.integration.head_history import Producer, when
+
+with warnings.catch_warnings():  # it would rather have another client library
+    warnings.simplefilter("ignore")
+    from starlette.testclient import TestClient
 
 NOW = when(1000)
 NAN, INF = math.nan, math.inf
@@ -156,7 +160,7 @@ def test_healthy_look_alikes(world: World, points: Any) -> None:
 def test_only_the_newest_attempt_counts(world: World) -> None:
     """It was started again from a good checkpoint."""
     world.run("nan", losses(3.0, NAN, NAN, NAN), end="failed", journal="first")
-    later = [("loss", 500.0 + step, step, 2.0) for step in range(4)]
+    later = [("loss", 500 + at, step, value) for _, at, step, value in losses(2.0, 2.0, 2.0, 2.0)]
     world.run("nan", later, start=499, journal="second")
     assert world.runs()["nan"]["warnings"] == []
     events = world.ask("/api/v1/runs/nan/timeline")["events"]
@@ -172,7 +176,7 @@ def test_a_rank_of_several(world: World) -> None:
 
 # ── what could not be seen ─────────────────────────────────────────────────────────────────────
 
-UNSEEN = [("lr", 1.0, None, 0.1)]
+UNSEEN: list[tuple[str, float, int | None, float]] = [("lr", 1.0, None, 0.1)]
 
 
 def notes(run: Any) -> list[tuple[str, str]]:
