@@ -297,6 +297,29 @@ def test_workers_that_are_ranks_tell_theirs(tmp_path: Path) -> None:
     ]
 
 
+def test_forked_helpers_tell_theirs_and_the_run_goes_on(tmp_path: Path) -> None:
+    run_program(
+        """
+        import multiprocessing, os, runwatch
+        def work():
+            runwatch.log(worked=1.0)
+            raise ValueError("in a worker")
+        if __name__ == "__main__":
+            run = runwatch.init("forks")
+            worker = multiprocessing.get_context("fork").Process(target=work)
+            worker.start(); worker.join()
+            if not os.fork():
+                raise OSError("in a fork")
+            os.wait()
+        """,
+        tmp_path,
+    )
+    parent, *children = read_stories(tmp_path)
+    assert parent.end["status"] == "completed" and not exceptions_of([parent])
+    lines = sorted(told.line for told in exceptions_of(children))
+    assert lines == ["OSError: in a fork", "ValueError: in a worker"]
+
+
 def test_it_is_in_the_journal_before_the_programs_hook_runs(tmp_path: Path) -> None:
     process = start_program(
         """
