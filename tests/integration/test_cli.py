@@ -74,6 +74,28 @@ def test_show(recorded: Path) -> None:
     assert (curve["first"][0], sum(curve["count"])) == (1.0, 50)
 
 
+DIVERGING = """
+import math, runwatch
+for name, bad in (("diverged", range(15, 30)), ("recovered", range(15, 17))):
+    with runwatch.init(name) as run:
+        for step in range(30):
+            with run.step(step):
+                loss = math.nan if step in bad else 1 / (step + 1)
+                run.log(loss=loss, grad_norm=math.inf, val_loss=math.nan)
+"""
+
+
+def test_a_loss_that_is_nan_is_told(tmp_path: Path) -> None:
+    run(tmp_path, sys.executable, "-c", DIVERGING)
+    said = runwatch(tmp_path, "runs").stdout
+    assert "⚠ completed" in said and "✔ completed" in said
+    assert [line for line in said.splitlines() if "NaN since" in line] == [
+        "diverged: loss is NaN since step 15"
+    ]
+    assert "loss is NaN since step 15" in runwatch(tmp_path, "show", "diverged", "--once").stdout
+    assert "NaN" not in runwatch(tmp_path, "show", "recovered", "--once").stdout
+
+
 def test_export_in_three_formats(recorded: Path, tmp_path: Path) -> None:
     said = runwatch(recorded, "export", "line", "--format", "csv").stdout
     rows = list(csv.DictReader(io.StringIO(said)))

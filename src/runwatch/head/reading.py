@@ -248,9 +248,13 @@ class Reading:
     def _diverged(
         self, summary: RunSummary, series: Iterable[SeriesRow], latest: Mapping[int, Latest]
     ) -> dict[int, list[Divergence]]:
-        losses = [row for row in series if row.series in latest and is_loss(row.metric)]
-        if all(math.isfinite(latest[row.series].value) for row in losses):
+        known = [row for row in series if row.series in latest]
+        # Nearly all runs are well, and a list has thousands of series.
+        if not any(
+            not math.isfinite(latest[row.series].value) and is_loss(row.metric) for row in known
+        ):
             return {}
+        losses = [row for row in known if is_loss(row.metric)]
         numbers = self.attempts(summary.run)
         # A rank that came again within an attempt has several series of a metric.
         newest: dict[tuple[int, str, int], SeriesRow] = {}

@@ -52,8 +52,14 @@ def table(*columns: str, right: tuple[str, ...] = (), fold: str = "", zone_of: s
 
 
 def state_of(run: Mapping[str, Any]) -> Text:
-    """The state of a run; a running one may be stalled."""
-    return state("stalled" if run.get("stalled") else run["state"])
+    """The state of a run; a running one may be stalled.  What looks well and is not has a mark."""
+    name = "stalled" if run.get("stalled") else run["state"]
+    warned = any(each["weight"] == "warning" for each in run.get("warnings", ()))
+    if warned and name in ("running", "completed"):
+        from rich.text import Text
+
+        return Text(f"⚠ {name}", style="bold yellow")
+    return state(name)
 
 
 def state(name: str) -> Text:
