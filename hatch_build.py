@@ -1,4 +1,5 @@
-"""Puts the page into the wheel, and into the source tree for an editable install.
+"""Puts the page into the wheel, and into the source tree for an editable install; and into the
+wheel the drop-ins that `runwatch exec` uses.
 
 Node comes from the PATH, or where there is none from a wheel that this hook asks for.  A source
 distribution holds the page ready made.  RUNWATCH_WEB=off installs without it.
@@ -14,6 +15,9 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+DROPINS = ("google_cloud_mldiagnostics", "ml_goodput_measurement", "cloud_tpu_diagnostics")
+"""What programs import.  The commands of `dropin/` are of no use there."""
+
 
 class PageHook(BuildHookInterface):  # type: ignore[type-arg]
     def dependencies(self) -> list[str]:
@@ -22,6 +26,10 @@ class PageHook(BuildHookInterface):  # type: ignore[type-arg]
         return [builder.NODE_WHEEL] if builder is not None and needed else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if self.target_name == "wheel" and version == "standard":
+            # `runwatch exec` puts these first on the path; an editable install has them beside it.
+            for name in DROPINS:
+                build_data["force_include"][f"dropin/{name}"] = f"runwatch/dropin/{name}"
         builder = self._builder()
         if builder is None or builder.is_current():
             return

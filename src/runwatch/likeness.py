@@ -10,6 +10,8 @@ LIKE: Final = 0.6
 """How alike two names must be; 1 is the same."""
 CLOSE: Final = 0.15
 """Only those are named that are nearly as alike as the best."""
+BEGINS: Final = 0.9
+"""The beginning of a name is as good as a letter that is wrong."""
 
 
 def meant(wrong: str, known: Iterable[str]) -> str:
@@ -21,18 +23,22 @@ def meant(wrong: str, known: Iterable[str]) -> str:
 def near(wrong: str, known: Iterable[str]) -> list[str]:
     from difflib import SequenceMatcher  # only who made a mistake waits for it
 
-    matcher = SequenceMatcher(b=wrong.casefold())
+    wanted = wrong.casefold()
+    matcher = SequenceMatcher(b=wanted)
     likeness: dict[str, float] = {}
+    least = LIKE
     for name in known:
         folded = name.casefold()
         matcher.set_seq1(folded)
-        if matcher.real_quick_ratio() < LIKE and not folded.startswith(wrong.casefold()):
-            continue
-        # The beginning of a name is as good as a letter that is wrong.
-        begins = bool(wrong) and folded.startswith(wrong.casefold())
-        likeness[name] = max(matcher.ratio(), 0.9 if begins else 0.0)
+        if wanted and folded.startswith(wanted):
+            ratio = max(matcher.ratio(), BEGINS)
+        elif matcher.real_quick_ratio() < least or matcher.quick_ratio() < least:
+            continue  # both are bounds: of many names, few are worth the long look
+        else:
+            ratio = matcher.ratio()
+        likeness[name] = ratio
+        least = max(least, ratio - CLOSE)
     best = sorted(likeness, key=lambda name: (-likeness[name], name))
-    least = max(LIKE, max(likeness.values(), default=0.0) - CLOSE)
     return [name for name in best if likeness[name] >= least][:MOST]
 
 

@@ -234,14 +234,17 @@ def test_an_agent_without_a_head_hears_of_the_heads_that_programs_name(town: Tow
     assert one.values("first") == two.values("second") == numbers(100)
 
 
-@pytest.mark.timeout(120)
-def test_two_heads_have_everything_once_though_the_agent_and_a_head_are_killed(town: Town) -> None:
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("rounds", [1, pytest.param(50, marks=pytest.mark.soak)])
+def test_two_heads_have_everything_once_though_the_agent_and_a_head_are_killed(
+    town: Town, rounds: int
+) -> None:
     one, two = town.house("one").open(), town.house("two").open()
     programs = [
         town.program("first", one.named, 20_000),
         town.program("second", two.named, 20_000),
     ]
-    for house in (two, one):
+    for house in (two, one) * rounds:
         agent = town.agent()
         until(lambda: list(town.node.glob("journals/*/heads")), what="journals")
         until(lambda a=agent: town.holds(a), what="the agent to begin")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from runwatch.record.console import Console, ExceptionTold
+from runwatch.sdk.console.wrapping import wanted
 from runwatch.testing import Story, read_stories
 from tests.integration.sdk_programs import run_program, start_program
 
@@ -88,16 +89,22 @@ def test_nobody_asked_and_nothing_is_wrapped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("environment", "asked", "heard"),
     [
-        ({"RUNWATCH_CONSOLE": "1"}, "", True),
-        ({"RUNWATCH_CONSOLE": "off"}, ", console=True", False),
-        ({"RUNWATCH_EXEC": "/nowhere"}, ", console=True", False),  # the wrapper listens
-        ({"RUNWATCH_CONSOLE": "1"}, ", console=False", False),
+        ({}, True, True),
+        ({}, None, False),
+        ({"RUNWATCH_CONSOLE": "1"}, None, True),
+        ({"RUNWATCH_CONSOLE": "1"}, False, False),
+        ({"RUNWATCH_CONSOLE": "off"}, True, False),
+        ({"RUNWATCH_EXEC": "/nowhere"}, True, False),  # the wrapper listens
     ],
 )
-def test_who_decides(environment: dict[str, str], asked: str, heard: bool, tmp_path: Path) -> None:
-    program = f"import runwatch; runwatch.init('x'{asked}); print('hello')"
-    assert run_program(program, tmp_path, **environment).stdout == "hello\n"
-    assert lines_of(read_stories(tmp_path)) == (["hello"] if heard else [])
+def test_who_decides(environment: dict[str, str], asked: bool | None, heard: bool) -> None:
+    assert wanted(asked, environment) is heard
+
+
+def test_the_environment_asks_for_it(tmp_path: Path) -> None:
+    program = "import runwatch; runwatch.init('x'); print('hello')"
+    assert run_program(program, tmp_path, RUNWATCH_CONSOLE="1").stdout == "hello\n"
+    assert lines_of(read_stories(tmp_path)) == ["hello"]
 
 
 def test_the_last_words_of_a_program_that_is_killed_are_there(tmp_path: Path) -> None:
@@ -295,6 +302,29 @@ def test_workers_that_are_ranks_tell_theirs(tmp_path: Path) -> None:
         "ValueError: from rank 0",
         "ValueError: from rank 1",
     ]
+
+
+def test_forked_helpers_tell_theirs_and_the_run_goes_on(tmp_path: Path) -> None:
+    run_program(
+        """
+        import multiprocessing, os, runwatch
+        def work():
+            runwatch.log(worked=1.0)
+            raise ValueError("in a worker")
+        if __name__ == "__main__":
+            run = runwatch.init("forks")
+            worker = multiprocessing.get_context("fork").Process(target=work)
+            worker.start(); worker.join()
+            if not os.fork():
+                raise OSError("in a fork")
+            os.wait()
+        """,
+        tmp_path,
+    )
+    parent, *children = read_stories(tmp_path)
+    assert parent.end["status"] == "completed" and not exceptions_of([parent])
+    lines = sorted(told.line for told in exceptions_of(children))
+    assert lines == ["OSError: in a fork", "ValueError: in a worker"]
 
 
 def test_it_is_in_the_journal_before_the_programs_hook_runs(tmp_path: Path) -> None:

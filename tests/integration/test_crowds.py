@@ -18,6 +18,7 @@ import grpc
 import pytest
 
 from runwatch.head.features.gswarm.grpc import NAME as GSWARM
+from runwatch.ship.finding import find
 from runwatch.testing import until
 from runwatch.wire import spine_pb2 as pb
 from tests.integration.processes import end
@@ -43,10 +44,11 @@ class Crowded:
                 env=environment | {"RUNWATCH_DIR": str(root / "dir"), "RUNWATCH_TOKEN": TOKEN},
             )
         assert self.process.stdout is not None
-        said = b"".join(self.process.stdout.readline() for _ in range(2)).decode()
-        found = re.search(r"http://127\.0\.0\.1:(\d+).*RUNWATCH_HEAD=(\S+)", said, re.DOTALL)
+        said = b"".join(self.process.stdout.readline() for _ in range(3)).decode()
+        found = re.search(r"RUNWATCH_HEAD=http://127\.0\.0\.1:(\d+)", said)
         assert found is not None, said
-        self.http, self.grpc = ("127.0.0.1", int(found[1])), found[2]
+        self.http = "127.0.0.1", int(found[1])
+        self.grpc = find(f"http://127.0.0.1:{found[1]}").address.target
 
     def health(self) -> int:
         address = f"http://127.0.0.1:{self.http[1]}/api/v1/health"

@@ -193,6 +193,21 @@ def _sleeps_for_signal(pid: int) -> bool:
     return called == {"x86_64": "128", "aarch64": "137"}[os.uname().machine]  # rt_sigtimedwait
 
 
+def test_who_ignores_the_end_of_children_is_waited_for(tmp_path: Path) -> None:
+    """Some supervisors start their programs so."""
+    ignoring = (
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN);"
+        "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    )
+    look = ["grep", "SigIgn", "/proc/self/status"]
+    becomes = f"import os; os.execvp('grep', {look})"
+    without = run([PYTHON, "-c", ignoring, "-c", becomes], tmp_path)
+    with_us = run([PYTHON, "-c", ignoring, *under(look)[1:]], tmp_path)
+    assert with_us.code == without.code == 0
+    bit = 1 << (signal.SIGCHLD - 1)
+    assert int(with_us.out.split()[1], 16) & bit == int(without.out.split()[1], 16) & bit == bit
+
+
 def test_a_child_that_ignores_a_signal_goes_on_and_so_do_we(tmp_path: Path) -> None:
     process = start(under(["sh", "-c", "trap '' TERM; echo ready; cat; exit 9"]), tmp_path)
     assert line_of(process.stdout) == b"ready\n"

@@ -1,4 +1,5 @@
-"""Programs that do not know us, as they are: their results stay, and we see what they do."""
+"""What hooks see of programs that do not know us.  That these stay as they are is a matter of
+`test_exec_programs.py`."""
 
 from __future__ import annotations
 
@@ -21,22 +22,6 @@ def at(story: Story, metric: str) -> list[int | None]:
 
 
 # ── plain torch ───────────────────────────────────────────────────────────────────────────────
-
-
-@needs("torch")
-def test_a_plain_loop_prints_what_it_printed_and_is_a_run(tmp_path: Path) -> None:
-    without = ran("plain_torch", tmp_path / "without", hooks=False)
-    hooked = ran("plain_torch", tmp_path / "hooked")
-    assert (hooked.code, hooked.out, hooked.err) == (without.code, without.out, without.err)
-    assert without.out.startswith("epoch 0: ") and without.stories == []
-    told = hooked.story
-    assert list(steps(told)) == list(range(60))
-    assert len(told.values("data_wait_seconds")) == 60
-    assert spans(told, "evaluation") == 3
-    (start,) = told.bodies("run_start")
-    assert (start["name"], start["rank"]) == ("plain_torch", 0)
-    assert [end["status"] for end in told.bodies("run_end")] == ["completed"]
-    assert told.bodies("warning") == []
 
 
 @needs("torch")
@@ -268,6 +253,7 @@ def test_what_accelerate_logs_and_saves_is_told(loops: Ran) -> None:
 # ── trainers ──────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.soak
 @needs("transformers")
 def test_a_trainer_of_hugging_face(tmp_path: Path) -> None:
     hooked = ran("hf_trainer", tmp_path, HF_HUB_OFFLINE="1")
@@ -284,6 +270,7 @@ def test_a_trainer_of_hugging_face(tmp_path: Path) -> None:
     assert told.bodies("warning") == []
 
 
+@pytest.mark.soak
 @needs("pytorch_lightning")
 def test_a_trainer_of_lightning(tmp_path: Path) -> None:
     hooked = ran("lightning_fit", tmp_path)

@@ -284,7 +284,7 @@ def test_a_diagnosis_rule_is_a_file_and_a_line(copy: Copy, tmp_path: Path) -> No
     assert (report["rule"], report["ranks"], report["confidence"]) == ("prompt", [3], "certain")
     assert report["evidence"] == ["rank 3 waits at a prompt: go there and type `continue`"]
     assert report["text"].endswith("rank 3 waits at a debugger's prompt (train.py:40) since "
-                                   "22:22:11; it is debugged")  # fmt: skip
+                                   "2023-11-14T22:22:11Z; it is debugged")  # fmt: skip
     here = {cause: diagnose(recorded(cause)).to_json() for cause in CAUSES}
     assert after == before == json.loads(json.dumps(here))
 

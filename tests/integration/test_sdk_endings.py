@@ -293,7 +293,9 @@ def test_a_child_that_fails_does_not_fail_the_run(tmp_path: Path) -> None:
         """,
         tmp_path,
     )
-    assert only(tmp_path).end["status"] == "completed"
+    parent, child = read_stories(tmp_path)
+    assert parent.end["status"] == "completed"
+    assert not child.bodies("run_end"), "it tells its exception, and that is all"
 
 
 def test_forks_while_threads_log_never_lock(tmp_path: Path) -> None:

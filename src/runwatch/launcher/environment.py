@@ -17,7 +17,9 @@ from runwatch.sdk.switches import is_off
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 BOOT: Final = str(_PACKAGE / "sdk" / "boot")
 """Holds the `sitecustomize` with which every Python process of the command begins."""
-_DROPIN: Final = _PACKAGE.parents[1] / "dropin"
+_DROPINS: Final = (_PACKAGE / "dropin", _PACKAGE.parents[1] / "dropin")
+"""Where a wheel has them, and where a checkout has them."""
+_ONE_OF_THEM: Final = "ml_goodput_measurement"
 _CONNECT_SECONDS: Final = 0.2
 
 
@@ -64,7 +66,8 @@ def for_command(
 
 
 def _paths(before: str) -> list[str]:
-    ours = [BOOT, *([str(_DROPIN)] if _DROPIN.is_dir() else [])]
+    there = (str(folder) for folder in _DROPINS if (folder / _ONE_OF_THEM).is_dir())
+    ours = [BOOT, *there]
     theirs = before.split(os.pathsep) if before else []
     return [*ours, *(path for path in theirs if path not in ours)]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import signal
 import socket
@@ -26,7 +25,7 @@ from runwatch.launcher.ended import Ended
 from runwatch.launcher.environment import Options
 from runwatch.launcher.outlets import Outlet, outlet
 from runwatch.launcher.relay import Relay, drained
-from runwatch.launcher.wrapper import PASSED
+from runwatch.launcher.wrapper import PASSED, is_of_terminal
 from runwatch.sdk.guard import attempt, guarded
 
 if TYPE_CHECKING:
@@ -186,7 +185,9 @@ class Scribe:
             came = signal.sigwaitinfo(every)
             if came.si_signo == signal.SIGWINCH:
                 self._resize()
-            news = {"signal": came.si_signo, "from": came.si_pid}
+            if came.si_signo == signal.SIGCHLD or is_of_terminal(came):
+                continue  # the wrapper does not ask about these
+            news = (came.si_signo, came.si_pid, time.monotonic())
             with contextlib.suppress(OSError):  # the wrapper does not listen any more
                 self._line.send(json.dumps(news).encode(), socket.MSG_DONTWAIT)
 
@@ -220,21 +221,11 @@ def main(
     desk: Desk | None,
     line: socket.socket,
 ) -> None:
-    _be_quiet()
     _forget(0)
     os.environ.update(
         {key: value for key, value in environment.items() if key.startswith("RUNWATCH_")}
     )
     Scribe(options, command, environment, made, desk, line).run()
-
-
-def _be_quiet() -> None:
-    """What goes wrong here is said to a person only: a file gets what the command wrote."""
-    if not os.isatty(2):
-        log = logging.getLogger("runwatch")
-        log.addHandler(logging.NullHandler())
-        log.propagate = False
-        threading.excepthook = lambda _: None
 
 
 def _forget(number: int) -> None:

@@ -22,9 +22,9 @@ import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
-from runwatch.launcher import outlets, plain
+from runwatch.launcher import outlets, plain, quiet
 from runwatch.launcher.desk import Desk
 from runwatch.launcher.ended import Ended
 from runwatch.launcher.environment import Options, for_command, is_inside
@@ -35,8 +35,11 @@ from runwatch.sdk.launched import ADDRESS
 
 NOT_FOUND: Final = 127
 NOT_RUNNABLE: Final = 126
-SENTRY_SECONDS: Final = 0.1
-"""How long we wait for the scribe's word on whether a signal came to all of us."""
+SENTRY_SECONDS: Final = 0.25
+"""How long we wait for the scribe's word on whether a signal came to all of us.  Too short, and the
+command gets it twice: many programs take that for "at once"."""
+OLD_SECONDS: Final = 1.0
+"""What the scribe got longer ago was another one."""
 SIGNAL_SECONDS: Final = 0.5
 """Usually all is passed on by then.  A terminal that is closed at the end must not end us."""
 PASSED: Final = b"passed"
@@ -49,8 +52,26 @@ _OF_TERMINAL: Final = frozenset(
 )
 _ENDING: Final = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 _ALL: Final = frozenset(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
-Mask = set[int | signal.Signals]
 _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
+
+
+class _Signals(NamedTuple):
+    """How our parent wanted signals to be, for the command."""
+
+    mask: set[int | signal.Signals]
+    children: Any
+    """What happens at the end of a child: who ignores that cannot wait for one."""
+
+    @classmethod
+    def taken(cls) -> _Signals:
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
+        return cls(mask, signal.signal(signal.SIGCHLD, signal.SIG_DFL))
+
+    def give_back(self) -> None:
+        for number in _IGNORED_BY_PYTHON:
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGCHLD, self.children)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
 
 
 @dataclass(slots=True)
@@ -68,23 +89,24 @@ def run(options: Options, command: Sequence[str]) -> NoReturn:
     """Runs the command in this process's name; does not return."""
     words, before = list(command), dict(os.environ)
     inherited = list(_inherited())
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ALL)
+    quiet.unless_a_person_reads()
+    signals = _Signals.taken()
     if is_inside(before):  # the outer one does all this; we only say what is meant here
         environment = for_command(options, words, before[ADDRESS], before)
-        _become(words, environment, mask)
+        _become(words, environment, signals)
     ready = attempt("prepare to run the command", None, lambda: _prepare(options, words, before))
     if ready is not None and os.isatty(2):
         attempt("say where to look", None, lambda: _say_where(ready.environment))
     scribe = None if ready is None else attempt("fork", None, os.fork)
     if ready is None or scribe is None:
-        _become(words, before, mask)
+        _become(words, before, signals)
     if scribe == 0:
         _be_scribe(options, words, ready, inherited)
     child = attempt("fork", None, os.fork)
     if child is None:
-        _become(words, before, mask)
+        _become(words, before, signals)
     if child == 0:
-        _be_command(words, ready, mask)
+        _be_command(words, ready, signals)
     _let_go(ready, inherited)
     Wrapper(child, ready.ours, ready.desk).run()
 
@@ -145,7 +167,7 @@ def _be_scribe(
             os._exit(0)
 
 
-def _be_command(words: list[str], ready: _Ready, mask: Mask) -> NoReturn:
+def _be_command(words: list[str], ready: _Ready, signals: _Signals) -> NoReturn:
     try:
         wrapper = os.getppid()
         _die_with_parent()
@@ -153,16 +175,14 @@ def _be_command(words: list[str], ready: _Ready, mask: Mask) -> NoReturn:
             os._exit(NOT_RUNNABLE)
         for number, inner in outlets.inner_numbers(ready.made):
             os.dup2(inner, number)
-        _become(words, ready.environment, mask)
+        _become(words, ready.environment, signals)
     finally:
         os._exit(NOT_RUNNABLE)
 
 
-def _become(words: list[str], environment: Mapping[str, str], mask: Mask) -> NoReturn:
+def _become(words: list[str], environment: Mapping[str, str], signals: _Signals) -> NoReturn:
     """The command takes this process; a shell's words and exit codes if that does not work."""
-    for number in _IGNORED_BY_PYTHON:
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    signals.give_back()
     name = words[0]
     try:
         try:
@@ -243,8 +263,8 @@ class Wrapper:
         self._child = child
         self._line = line
         self._desk = desk
-        self._to_all: list[tuple[int, int, float]] = []
-        """Signals that came to the whole group: number, sender, when we heard of it."""
+        self._to_all: list[list[float]] = []
+        """What the scribe got: signal, sender and when."""
 
     def run(self) -> NoReturn:
         status, usage = self._wait()
@@ -314,30 +334,32 @@ class Wrapper:
             _stop_by(os.WSTOPSIG(status))
 
     def _pass_on(self, came: signal.struct_siginfo) -> None:
-        number = came.si_signo
-        if came.si_code == _KERNEL and number in _OF_TERMINAL:
+        if is_of_terminal(came) or self._came_to_all(came.si_signo, came.si_pid):
             return
-        if not self._came_to_all(number, came.si_pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._child, number)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._child, came.si_signo)
 
     def _came_to_all(self, number: int, sender: int) -> bool:
+        """Whether the scribe got that signal, too, and just now."""
         deadline = time.monotonic() + SENTRY_SECONDS
         while True:
-            for known in self._to_all:
-                if known[:2] == (number, sender):
-                    self._to_all.remove(known)
+            now = time.monotonic()
+            self._to_all = [each for each in self._to_all if now - each[2] < OLD_SECONDS]
+            for each in self._to_all:
+                if each[:2] == [number, sender]:
+                    self._to_all.remove(each)
                     return True
-            rest = deadline - time.monotonic()
-            if rest <= 0 or not select.select([self._line], [], [], rest)[0]:
+            if not select.select([self._line], [], [], max(deadline - now, 0))[0]:
                 return False
             data = self._line.recv(1 << 12)
             if not data:
                 return False
-            news = json.loads(data)
-            now = time.monotonic()
-            self._to_all = [each for each in self._to_all if now - each[2] < 1.0]
-            self._to_all.append((news["signal"], news["from"], now))
+            self._to_all.append(json.loads(data))
+
+
+def is_of_terminal(came: signal.struct_siginfo) -> bool:
+    """By a key or a change of its size: the whole group in front has got it, and so the command."""
+    return came.si_code == _KERNEL and came.si_signo in _OF_TERMINAL
 
 
 def _stop_by(number: int) -> None:

@@ -457,8 +457,8 @@ class Run(Stepping, Shown):
     @guarded("note an exception")
     def _on_exception(self, error: BaseException) -> None:
         """Uncaught: recorded at once, since what follows (other threads, exit) may hang."""
+        tracebacks.tell_once(self, error)
         if (not self._is_child or self._is_detached) and not self._finished:
-            tracebacks.tell_once(self, error)
             status, exception = describe(error)
             self._record_end(RunEnd(status, exception=exception))
 
@@ -545,6 +545,7 @@ class Run(Stepping, Shown):
 
     @guarded("close a child's journal")
     def _close_child(self) -> None:
+        tracebacks.tell_once(self, sys.exc_info()[1])
         self._console.flush()
         self._report()
         writer, self._writer = self._writer, None

@@ -23,9 +23,11 @@ _GOES_ON_NS: Final = 10_000_000_000
 _TOGETHER_NS: Final = 30_000_000_000
 
 _TICK_NS: Final = 10_000_000
-# A program usually records within this time of its own start: a smaller difference is no clock
-# change.
-_STARTING_NS: Final = 30_000_000_000
+# A program begins its run within this time of its own start: one attempt after it has read its data
+# for minutes, and the next at once, from a cache.  A smaller difference is no clock change, unless
+# more speaks for one.
+_STARTING_NS: Final = 600_000_000_000
+_MOVED_NS: Final = 30_000_000_000
 
 
 def attempts(processes: Iterable[ProcessRow]) -> dict[Key, int]:
@@ -212,7 +214,7 @@ def by_run(processes: Iterable[ProcessRow]) -> dict[RunId, list[ProcessRow]]:
 def clock_moves(rows: Iterable[ProcessRow]) -> dict[JournalId, int]:
     """By how much each host's clock was set forward since its first process began.  The uptime of
     the host shows how much time really passed."""
-    first: dict[tuple[str, str], int] = {}
+    first: dict[tuple[str, str], tuple[int, ProcessRow]] = {}
     booted: dict[tuple[str, str, int, int], int] = {}
     moved: dict[JournalId, int] = {}
     for row in sorted(rows, key=lambda row: (row.process_start_ticks, row.start_ns)):
@@ -222,7 +224,15 @@ def clock_moves(rows: Iterable[ProcessRow]) -> dict[JournalId, int]:
         process = row.host, row.boot, row.pid, row.process_start_ticks
         start_ns = row.start_ns - row.process_start_ticks * _TICK_NS
         booted_ns = booted.setdefault(process, start_ns)
-        moved_ns = booted_ns - first.setdefault((row.host, row.boot), booted_ns)
-        if abs(moved_ns) > _STARTING_NS:
+        first_ns, begun = first.setdefault((row.host, row.boot), (booted_ns, row))
+        moved_ns = booted_ns - first_ns
+        if abs(moved_ns) > (_MOVED_NS if _is_before(row, begun, -moved_ns) else _STARTING_NS):
             moved[row.journal] = moved_ns
     return moved
+
+
+def _is_before(row: ProcessRow, begun: ProcessRow, back_ns: int) -> bool:
+    """Whether a process that began later began, by its clock, while the other was there: then the
+    clock was put back, and the other did not just begin its run late."""
+    later_ns = (row.process_start_ticks - begun.process_start_ticks) * _TICK_NS
+    return 0 < back_ns < later_ns and row.start_ns < begun.last_ns

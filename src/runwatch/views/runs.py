@@ -152,7 +152,13 @@ def process_states(
         replace(state, ahead_ns=moved[state.journal]) if state.journal in moved else state
         for state in states
     ]
-    return sorted(states, key=lambda p: (p.run, p.attempt, p.rank, p.started_ns, p.journal))
+    return sorted(states, key=_place)
+
+
+def _place(state: ProcessState) -> tuple[str, int, int, int, str]:
+    """The launcher of an attempt comes before its ranks."""
+    rank = -1 if state.is_launcher else state.rank
+    return state.run, state.attempt, rank, state.started_ns, state.journal
 
 
 def _process_state(

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from runwatch.address import ADDRESS_FILE
 from runwatch.cli.__main__ import main
-from runwatch.cli.source import RemoteSource, check_open
+from runwatch.cli.source import RemoteSource, check_open, head_of
 from runwatch.errors import UsageError
 from runwatch.journal.moved import fallback_place
 
@@ -104,3 +105,24 @@ def _speak_http2_once(server: socket.socket) -> None:
     with server.accept()[0] as caller:
         caller.recv(1000)
         caller.sendall(b"\0\0\x18\x04\0\0\0\0\0")
+
+
+def test_only_a_head_that_has_the_store_open_answers_for_it(tmp_path: Path) -> None:
+    """A note alone says nothing: a head that was killed leaves it, and its port may be reused."""
+    note = {"http": "http://127.0.0.1:1", "grpc": "", "token": "t", "pid": 4711}
+    (tmp_path / ADDRESS_FILE).write_text(json.dumps(note))
+    (tmp_path / ADDRESS_FILE).chmod(0o600)
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "lock").touch()
+    inode = (tmp_path / "store" / "lock").stat().st_ino
+    locks = tmp_path / "locks"
+    for line, answers in (
+        (f"1: FLOCK  ADVISORY  WRITE 4711 fe:00:{inode} 0 EOF", True),
+        (f"1: FLOCK  ADVISORY  WRITE 4712 fe:00:{inode} 0 EOF", False),
+        (f"1: FLOCK  ADVISORY  WRITE 4711 fe:00:{inode + 1} 0 EOF", False),
+        (f"1: POSIX  ADVISORY  WRITE 4711 fe:00:{inode} 0 EOF", False),
+        ("", False),
+    ):
+        locks.write_text(f"1: OFDLCK ADVISORY  READ -1 00:05:7 0 EOF\n{line}\n")
+        assert (head_of(tmp_path, locks) is not None) == answers, line
+    assert head_of(tmp_path, tmp_path / "no-such-file") is None

@@ -13,6 +13,7 @@ from runwatch.record import BEGIN
 from runwatch.sdk import front
 from runwatch.sdk.guard import tally
 from runwatch.sdk.hooks.teller import Teller
+from runwatch.sdk.hooks.torch import ranks
 from runwatch.sdk.hooks.trainers import deepspeed, lightning, transformers
 from runwatch.sdk.hooks.versions import KNOWN, is_known, numbers
 from runwatch.sdk.identity import identify
@@ -134,3 +135,30 @@ def test_deepspeed(
     begun = [edge.name for edge in told.edges if edge.edge == BEGIN and edge.name != "step"]
     assert begun == ["checkpoint_save", "checkpoint_restore"]
     assert tally.counts == {}
+
+
+# ── ranks that meet ───────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("rank", ["3", None])
+def test_a_rank_that_meets_others_is_part_of_a_run(
+    rank: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+    if rank is not None:
+        monkeypatch.setenv("RANK", rank)
+
+    def init_process_group(backend: str) -> str:
+        begun.append("meet")
+        return backend
+
+    package = install_module(
+        monkeypatch, "torch.distributed", init_process_group=init_process_group
+    )
+    inner = install_module(
+        monkeypatch, "torch.distributed.distributed_c10d", init_process_group=init_process_group
+    )
+    ranks.install(Teller(begin=lambda: begun.append("run")))
+    assert package.init_process_group is inner.init_process_group
+    assert package.init_process_group("gloo") == "gloo"
+    assert begun[0] == ("meet" if rank is None else "run") and "run" in begun

@@ -202,8 +202,10 @@ def moves(*rows: ProcessRow) -> dict[str, float]:
     "start, found",
     [
         (100, {}),  # as much as the host says has passed
-        (130, {}),  # a program may take so long to begin
-        (131, {"b": 31}),
+        (700, {}),  # a program may take so long to begin
+        (701, {"b": 601}),
+        (5, {"b": -95}),  # while the first was there: the clock was put back
+        (11, {}),  # after the first: that one began its run late
         (3700, {"b": 3600}),
         (-3500, {"b": -3600}),
     ],

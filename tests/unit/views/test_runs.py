@@ -438,6 +438,15 @@ def test_a_process_that_went_over_to_another_run_is_only_there() -> None:
     assert {run.run: run.ranks for run in runs(rows, [gone], 20)}[RunId("run")] == 1
 
 
+def test_a_launcher_may_come_back_to_a_run_that_it_left() -> None:
+    """Its command began a run of another name, and then one of the first name again."""
+    rows = [process("l", role="launcher"), process("l", role="launcher", run="other")]
+    gone = replace(event("joined", 5, by="l", under="run"), body={"run": "other"})
+    back = event("run_start", 9, by="l", under="run")
+    assert {run.run for run in runs(rows, [gone], 20)} == {"other"}
+    assert {run.run for run in runs(rows, [gone, back], 20)} == {"run", "other"}
+
+
 # ── commands that start ranks ─────────────────────────────────────────────────────────────────
 
 

@@ -6,7 +6,7 @@ In a terminal it then keeps serving until Ctrl-C; otherwise it ends after the re
 
 example:
   runwatch demo
-  runwatch demo --steps 200 --no-serve
+  runwatch demo --steps 300 --no-serve
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.chart import draw
 from runwatch.cli.pictures.progress import no_progress
 from runwatch.cli.source import RemoteSource
-from runwatch.errors import RunwatchError
+from runwatch.errors import RunwatchError, UsageError
 from runwatch.record.node import ProcessExit
 from runwatch.settings import runwatch_dir
 
@@ -52,7 +52,10 @@ POLL_SECONDS: Final = 0.1
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--steps", type=int, default=STEPS, help=f"default {STEPS}")
+    least = demo_train.CRASH_STEP + 1
+    parser.add_argument(
+        "--steps", type=int, default=STEPS, help=f"at least {least} (default {STEPS})"
+    )
     parser.add_argument("--dir", type=Path, help="where to put it (default $RUNWATCH_DIR/demo)")
     parser.add_argument(
         "--port", type=int, default=0, help="port of the page (default: a free one)"
@@ -66,6 +69,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.steps <= demo_train.CRASH_STEP:
+        raise UsageError(
+            f"--steps is {arguments.steps}: a rank is killed at step {demo_train.CRASH_STEP}, so "
+            "the demo needs more"
+        )
     out = tables.console(to_stderr=arguments.json)
     root = _fresh_directory(arguments.dir)
     serve = sys.stdout.isatty() if arguments.serve is None else arguments.serve

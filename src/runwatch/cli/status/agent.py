@@ -278,4 +278,7 @@ def _todo(problem: str) -> str:
         )
     if "ssl" in words or "tls" in words or "certificate" in words:
         return "set RUNWATCH_CA to the certificate to check the head with; https:// turns TLS on"
-    return "see the head above; the agent retries by itself, and nothing is lost"
+    return (
+        "the agent retries by itself, and nothing is lost; if that head has moved, it is enough "
+        "that one program names its new address"
+    )

@@ -18,6 +18,7 @@ from runwatch.address import Address, token_for
 from runwatch.compat.gswarm.command import DATA
 from runwatch.errors import HeadUnreachable, RunwatchError, UsageError
 from runwatch.settings import token_of
+from runwatch.ship.finding import find
 from runwatch.wire import gswarm_pb2 as pb
 
 TIMEOUT_SECONDS: Final = 30.0
@@ -26,11 +27,21 @@ _DROPPED: Final = "runwatch-dropped-records"
 """Metadata of a Runwatch head; no other head sends it."""
 
 
+def _port_of_agents(head: str) -> Address:
+    """The original's heads have it at 8090; a head of Runwatch has its page there, which knows."""
+    address = Address.parse(head, default_port=8090)
+    ca = os.environ.get("RUNWATCH_CA", "")
+    try:
+        return find(head, Path(ca).read_bytes() if ca else None).address
+    except HeadUnreachable:
+        return address
+
+
 class Remote:
     """A head's gRPC port; a call opens a channel, asks, and closes it."""
 
     def __init__(self, head: str, token: str | None) -> None:
-        self.address = Address.parse(head, default_port=8090)
+        self.address = _port_of_agents(head)
         self._token = token_for(head, DATA, token or token_of())
 
     def ask(self, method: str, request: Any, reply: Any, seconds: float = TIMEOUT_SECONDS) -> Any:

@@ -5,8 +5,8 @@ killed.  Faster ones are bundled.  Beyond the budget bytes are held, the newest 
 to go is counted; when the budget has recovered, and at the end, what is held is told.  Bytes that
 are thrown away are not looked at, but for counting their lines: a flood costs next to nothing.
 
-Any thread may call, also a signal handler in the midst of another call, and nobody waits: who finds
-the keeper at work leaves the bytes in its queue, and it goes on with these.
+Any thread may feed it, also a signal handler in the midst of another call, and nobody waits: who
+finds the keeper at work leaves the bytes in its queue, and it goes on with these.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from runwatch.clock import Clock, system_clock
@@ -26,6 +27,8 @@ BUNDLE_BYTES: Final = 12 << 10
 """A store keeps larger bodies in several pieces."""
 BUNDLE_LINES: Final = 500
 MOST_WAITING: Final = 10_000
+WAIT_SECONDS: Final = 0.25
+"""`flush` and `close` wait so long for another thread that is at work."""
 ROUNDS: Final = 3
 """Nobody works for other threads for ever: the next call goes on with what they left."""
 _LIMITS: Final = Limits()
@@ -102,11 +105,11 @@ class LineKeeper:
 
     def flush(self) -> None:
         """Tell everything now, beyond the budget too: the end may be near."""
-        self._work(self._tell_all)
+        self._work(self._tell_all, WAIT_SECONDS)
 
     def close(self) -> None:
         """The last lines, and what was left out.  Another call does nothing."""
-        self._work(self._tell_all)
+        self._work(self._tell_all, WAIT_SECONDS)
 
     def forget(self) -> None:
         """In a forked child: what waits here is the parent's, and a thread may be at work."""
@@ -115,22 +118,28 @@ class LineKeeper:
 
     # ── one at a time ─────────────────────────────────────────────────────────────────────────
 
-    def _work(self, what: Callable[[int], None]) -> None:
+    def _work(self, what: Callable[[int], None], wait_seconds: float = 0.0) -> None:
         for _ in range(ROUNDS):
-            if not self._busy.acquire(blocking=False):
-                return
+            busy = self._busy
+            if not busy.acquire(timeout=wait_seconds):
+                if not wait_seconds:
+                    return
+                # The end is near, and who is at work was interrupted, or is below us on this stack.
+                busy = self._busy = threading.Lock()
+                busy.acquire()
             try:
                 what(self._clock.mono_ns())
             finally:
-                self._busy.release()
+                busy.release()
             if not self._queue:  # what came just before the release is not left behind
                 return
-            what = self._take
+            what, wait_seconds = self._take, 0.0
 
     def _take(self, now: int) -> None:
         queue = self._queue
         for _ in range(len(queue)):  # and not what comes meanwhile
-            self._accept(queue.popleft())
+            with suppress(IndexError):
+                self._accept(queue.popleft())
         self._tell_if_few(now)
 
     def _look(self, now: int) -> None:

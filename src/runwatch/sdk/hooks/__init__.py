@@ -27,6 +27,7 @@ HOOKS: Final = (
 AUTO_HOOKS: Final = (
     ("torch", "torch.optim"),
     ("torch.utils.data.dataloader", "torch.loader"),
+    ("torch.distributed", "torch.ranks"),
     ("transformers.trainer", "trainers.transformers"),
     ("accelerate.accelerator", "trainers.accelerate"),
     ("pytorch_lightning.trainer.trainer", "trainers.lightning"),

@@ -173,6 +173,36 @@ def test_what_a_signal_handler_writes_meanwhile_is_not_lost() -> None:
     assert desk.lines == ["outer", "inner"]
 
 
+def test_the_last_lines_are_told_though_another_thread_is_at_work() -> None:
+    desk, begun, go = Desk(), threading.Event(), threading.Event()
+
+    def slowly(console: Console, at_ns: int) -> None:
+        desk.tell(console, at_ns)
+        if console.lines == ("first",):
+            begun.set()
+            go.wait(30)
+
+    desk.keeper._tell = slowly
+    thread = threading.Thread(target=desk.keeper.feed, args=("out", b"first\n"))
+    thread.start()
+    begun.wait(30)
+    desk.keeper.feed("out", b"last")
+    desk.keeper.close()
+    assert desk.lines == ["first", "last"], "it waited a moment, and went on"
+    go.set()
+    thread.join()
+
+
+def test_an_interruption_does_not_silence_it() -> None:
+    desk = Desk()
+    desk.keeper._busy.acquire()  # as if a KeyboardInterrupt had come just then
+    desk.keeper.feed("out", b"last words\n")
+    assert desk.lines == []
+    desk.keeper.close()
+    desk.keeper.feed("out", b"and more\n")
+    assert desk.lines == ["last words", "and more"]
+
+
 def test_threads_lose_nothing() -> None:
     desk = Desk(Limits(lines=10**6, bytes=10**9, events=10**6))
 

@@ -38,15 +38,15 @@ class Optimizers:
         self._tell = tell
         self._stepped = 0
         self.first: Any = None
-        """The hook before a step, until there is a run."""
+        """The hook before a step, until there was one."""
 
     @guarded("note that an optimizer steps", quiet=True)
     def before(self, optimizer: Any, args: object, kwargs: object) -> None:
         tell = self._tell
         if tell.run is None and tell.expects:
             untraced(tell.begun)
-            if tell.loop is not None:
-                tell.loop.begins_at(tell.loop.now())
+        if tell.loop is not None:
+            tell.loop.begins_at(tell.loop.now())
 
     def after(self, optimizer: Any, args: object, kwargs: object) -> None:
         self._stepped += 1
