@@ -16,9 +16,9 @@ import time
 from importlib.machinery import ModuleSpec
 from typing import TYPE_CHECKING, Any, Final
 
+from runwatch.sdk.console.own_frames import is_shown, leave_out
 from runwatch.sdk.hooks import AUTO_HOOKS, HOOKS
-from runwatch.sdk.kineto import look_for_daemon
-from runwatch.sdk.own_frames import is_shown, leave_out
+from runwatch.sdk.hooks.torch.kineto import look_for_daemon
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

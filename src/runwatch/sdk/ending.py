@@ -16,8 +16,8 @@ from types import TracebackType
 from typing import Any
 
 from runwatch.record.life import RunEnd
+from runwatch.sdk.console.own_frames import is_shown, leave_out
 from runwatch.sdk.guard import text_of
-from runwatch.sdk.own_frames import is_shown, leave_out
 from runwatch.sdk.values import masking
 from runwatch.sdk.values.plain import MAX_TEXT, text
 

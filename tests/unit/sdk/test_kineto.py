@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from runwatch.sdk.kineto import look_for_daemon
+from runwatch.sdk.hooks.torch.kineto import look_for_daemon
 
 
 def test_a_daemon_that_is_there(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from runwatch.sdk import own_frames
+from runwatch.sdk.console import own_frames
 
 # Compiled as if it were a file of the SDK.
 _CALLS = compile("def call(f):\n    return f()\n", own_frames._SDK + "hooks/some.py", "exec")

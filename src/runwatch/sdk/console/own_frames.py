@@ -7,7 +7,7 @@ import sys
 from types import FrameType, TracebackType
 from typing import Final
 
-_SDK: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_SDK: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _MOST: Final = 1_000
 _WANDBS_HOOK: Final = os.path.join("wandb", "sdk", "lib", "exit_hooks.py")
 
