@@ -208,6 +208,7 @@ OPEN: Final = {
         "GET /api/v1/devices", "GET /api/v1/goodput", "GET /api/v1/live", "GET /api/v1/profiles",
         "GET /api/v1/runs", "GET /icon.svg", "GET /theme.js", "GET /viewers/perfetto",
         "GET /viewers/speedscope", "GET /viewers/speedscope/", "GET /viewers/xprof",
+        "GET /api/v1/where",
     },
     "admin": {"GET /api/v1/deleted"},
 }  # fmt: skip
