@@ -3,11 +3,11 @@
     python benchmarks/hooked.py [--quick]
 
 A PyTorch loop of steps of about 5 ms: a batch from a data loader, a matrix product, an optimizer
-that steps.  In one process, blocks of ten steps alternate between bare and hooked
-(`init(auto=True)`); the first steps of each block are not counted.  The estimator is that of
-`loop.py`: each pair of neighbouring blocks gives one ratio of their best steps.  Beside it:
-what the calls that hooks sit in take more, in the median.  The last case has no hooks in either
-kind of block: what it shows is noise.
+that steps.  In one process with a run, blocks of ten steps alternate between bare and hooked; the
+first steps of each block are not counted.  The estimator is that of `loop.py`: each pair of
+neighbouring blocks gives one ratio of their best steps.  Beside it: what the calls that hooks sit
+in take more, in the median.  The last case has no hooks in either kind of block: what it shows is
+noise.  Times are CPU times of the thread.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Program:
             size += 16
 
     def block(self) -> list[tuple[int, int]]:
-        clock, items, update = time.perf_counter_ns, self._items(), self._update.step
+        clock, items, update = time.thread_time_ns, self._items(), self._update.step
         notes = []
         for _ in range(WARM + BLOCK):
             start, inside = clock(), 0
@@ -92,23 +92,47 @@ class Program:
         return notes[WARM:]
 
 
-def compare(program: Program, pairs: int, *, hooked: bool) -> dict[str, float]:
-    import runwatch
+class Switch:
+    """Sets and removes the hooks of a run that goes on: its begin is another matter."""
 
+    def __init__(self) -> None:
+        import runwatch
+
+        self._hooks: Any = runwatch.init("hooked", auto=True)._hooks
+        self._all = set(self._hooks._table)
+
+    def off(self) -> None:
+        tell = self._hooks._tell
+        for undo in tell.at_the_end:
+            undo()
+        for functions in (tell.at_the_end, tell.every_second, tell.when_run_ends):
+            functions.clear()
+        tell.done.clear()
+        self._hooks._seen = set(self._all)  # so that nobody sets them meanwhile
+
+    def on(self) -> None:
+        self._hooks._seen.clear()
+        self._hooks.look()
+
+
+def compare(program: Program, pairs: int, *, hooked: bool) -> dict[str, float]:
+    switch = Switch()
+    program.block()
     ratios, more, steps = [], [], []
     for pair in range(pairs):
         notes = {}
         # Which comes first changes, so that a drift of the machine cancels.
         for with_hooks in (pair % 2 == 0, pair % 2 == 1):
-            run = runwatch.init("hooked", auto=True) if with_hooks and hooked else None
+            switch.off()
+            if with_hooks and hooked:
+                switch.on()
             notes[with_hooks] = program.block()
-            if run is not None:
-                run.finish()
         best = {kind: min(total for total, _ in note) for kind, note in notes.items()}
         calls = {kind: statistics.median(c for _, c in note) for kind, note in notes.items()}
         ratios.append(best[True] / best[False])
         more.append(calls[True] - calls[False])
         steps += [total for total, _ in notes[False]]
+    switch.off()
     return {
         "ratio": statistics.median(ratios),
         "error": 1.2533 * statistics.stdev(ratios) / math.sqrt(len(ratios)),

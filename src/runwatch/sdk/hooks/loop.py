@@ -38,8 +38,10 @@ _OTHERS: Final = 2
 MANY: Final = 16
 """After this many updates without a batch asked for, the program has its batches from elsewhere."""
 _LARGE: Final = 1 << 62
-WAIT_NS: Final = 50_000
-"""A shorter wait inside a step is not told."""
+WAIT_NS: Final = 1_000_000
+"""Waits inside a step are told once they sum up to this."""
+LEAST_WAIT_NS: Final = 50_000
+"""At its end they are told from here on."""
 
 
 class Loop:
@@ -73,6 +75,7 @@ class Loop:
         """The optimizer that steps began with.  One that is gone was there for an inner loop."""
         self.updates = 0
         """Of the optimizers that count, in all."""
+        self._waits = self._waited_until = 0
         self._updates_by_batch = 0
         self._updates = self._most_updates = 0
         """Since the first optimizer stepped, and the most that there were; without a loader."""
@@ -222,6 +225,8 @@ class Loop:
             and run._step == self._expected
         ):
             number = self.number
+            if self._waits:
+                self.tell_waits()
             place_turn(run, journal, number, self._begin, self._asked, asked, came)
             self.number = self._expected = run._step = number + 1
             self._begin, self._asked = came, asked
@@ -248,11 +253,19 @@ class Loop:
             self._since, self._batch = at, (0, 0)
 
     def waited(self, asked: int, at: int) -> None:
-        """For a batch, inside a step or where there is none."""
+        """For a batch, inside a step or where there is none.  Short waits are told together."""
+        self._waits += at - asked
+        self._waited_until = at
+        if self._waits >= WAIT_NS:
+            self.tell_waits()
+
+    @guarded("tell waits for data", quiet=True)
+    def tell_waits(self) -> None:
+        waits, at, self._waits = self._waits, self._waited_until, 0
         journal = self._ready()
-        if at - asked >= WAIT_NS and journal is not None and not self.explicit:
+        if waits >= LEAST_WAIT_NS and journal is not None and not self.explicit:
             run = self.run
-            place_span(run, journal, run._span_id(DATA_LOADING), asked, at, run._step)
+            place_span(run, journal, run._span_id(DATA_LOADING), at - waits, at, run._step)
 
     def pauses(self, at: int | None = None) -> None:
         """Something else begins than the next step: an evaluation, a save."""
@@ -283,6 +296,8 @@ class Loop:
 
     def _close(self, at: int) -> None:
         run = self.run
+        if self._waits:
+            self.tell_waits()
         self.is_open = self.is_over = False
         self._since = at
         journal = self._ready()

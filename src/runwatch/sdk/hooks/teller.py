@@ -240,7 +240,11 @@ class Teller:
             self.evaluates = True
             try:
                 with self.span(EVALUATION):
-                    return function(*args, **kwargs)
+                    try:
+                        return function(*args, **kwargs)
+                    finally:
+                        if self.loop is not None and self.listens:
+                            self.loop.tell_waits()
             finally:
                 self.evaluates = outer
                 if run is None:

@@ -129,6 +129,7 @@ class Loaders:
         if training:
             loop.no_batch(asked)
         else:
+            loop.tell_waits()
             self.evaluated()
 
     def _early(self, function: Callable[[Any], Any], iterator: Any) -> Any:
