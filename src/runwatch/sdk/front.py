@@ -182,10 +182,11 @@ def begin_for_hooks() -> Run:
         offered = next((run for run in _state.begun.values() if not run._finished), None)
         if offered is not None:
             return init(offered._identity.name, id=offered.id)
-        before = current_run()
+        current = _current_of_process()
+        if current is not None:
+            return current
         run = init()
-        if run is not before:
-            run._by_hooks = True
+        run._by_hooks = True
         return run
 
 
