@@ -89,6 +89,7 @@ def test_every_command_works(environment: dict[str, str]) -> None:
             said[command] = done.stdout
             # A person takes a while to type what comes next.
             trained = sum("train.py" in each for each in said)
+            trained += sum("runwatch exec" in each for each in said)  # the command, and its Python
             until(lambda wanted=trained: ends_known(root) == wanted, 30, f"the end of {command}")
         assert made.read_text().startswith("run,attempt,host,process,device,metric,step,time,value")
     finally:
@@ -96,6 +97,8 @@ def test_every_command_works(environment: dict[str, str]) -> None:
     assert "killed by SIGKILL" in said["make demo"]
     assert "demo-spirals" in said["make demo"]
     assert "goodput: where the time went" in said["make demo"]
+    assert "step 999" in said["runwatch show any-program"]
+    assert "epoch 4: loss" in said["runwatch logs any-program"]
     assert "lost steps" in said["runwatch goodput first-run"]
     assert "attempt 2" in said["runwatch show first-run"]
     assert "killed by SIGKILL" in said["runwatch show first-run"]

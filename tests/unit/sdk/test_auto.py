@@ -44,8 +44,9 @@ def framework(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     hook: Any = ModuleType("runwatch.sdk.hooks.of_framework")
     exec(textwrap.dedent(HOOK), vars(hook))
     monkeypatch.setitem(sys.modules, hook.__name__, hook)
-    monkeypatch.setattr(auto, "AUTO_HOOKS", (("framework", "of_framework"),))
-    monkeypatch.setattr(install, "AUTO_HOOKS", (("framework", "of_framework"),))
+    for module in (auto, install):
+        monkeypatch.setattr(module, "AUTO_HOOKS", (("framework", "of_framework"),))
+        monkeypatch.setattr(module, "HOOKS", ())  # another test may have imported torch
     yield "framework"
     sys.modules.pop("framework", None)
 
