@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3]))  # for the reader that both kinds of test share
 
-from runwatch.sdk import front, guard
+from runwatch.sdk import farewell, front, guard
 from runwatch.sdk.guard import tally
 from runwatch.sdk.run import Run
 from runwatch.testing import Story, read_stories
@@ -41,6 +41,7 @@ def nothing_left_behind(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     guard.front.edge = front._state.waiting
     yield
     front.finish()
+    farewell._forget()  # else the last process of the tests would start agents for these journals
     assert sys.excepthook is hook
     nothing_is_left(place)
 

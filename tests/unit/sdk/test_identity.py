@@ -108,7 +108,7 @@ def test_the_scheduler_names_a_run_only_where_the_program_does_not(
 def test_where_nobody_names_it_a_run_is_called_as_its_script_is(
     environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["/work/train_llama.py", "--lr", "1"])
+    monkeypatch.setattr(sys, "argv", ["/jobs/train_llama.py", "--lr", "1"])
     assert who(None, **environment).name == "train_llama"
     assert who("run", **environment).run == "run"
     monkeypatch.setattr(sys, "argv", ["-c"])
