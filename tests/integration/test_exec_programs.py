@@ -119,6 +119,21 @@ def names(folder: Path) -> set[str]:
     return {path.name.split(".tfevents")[0] for path in folder.iterdir()}
 
 
+def test_a_program_that_is_run_again_was_not_disrupted(tmp_path: Path) -> None:
+    """It ended well and begins anew: that is no restart after a failure, and no work was lost."""
+    if find_spec("torch") is None:
+        pytest.skip("torch is not installed")
+    program, root = PROGRAMS_AS_THEY_ARE[0], tmp_path / "runwatch"
+    for attempt in ("first", "second"):
+        assert watched(program, tmp_path / attempt, root).returncode == 0
+    with asking(root) as head:
+        (run,) = head.get("/runs")["runs"]
+        assert (run["state"], run["attempts"]) == ("completed", 2)
+        account = head.get(f"/runs/{run['run']}/goodput")
+    assert account["disruptions"] == []
+    assert account["steps"] == 2 * program.steps
+
+
 def test_a_program_that_fails(tmp_path: Path) -> None:
     """In a function that a hook has wrapped: it fails with the traceback that it has without us,
     and the traceback is in the store."""

@@ -67,13 +67,15 @@ class RunEnd(Message):
     max_rss_bytes: int | None = checked(COUNT)
     """How a command ended that `runwatch exec` ran, and the most memory that one process of it
     had.  A program cannot say such things of itself."""
+    by_hooks: bool | None = checked(flag)
+    """Hooks began the run.  Nobody could call `finish`: that nobody did says nothing."""
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Self:
         end = super().of(body)
         # Older records say whether `finish` was called, and nothing else: that meant done.  A null
         # says that nobody knows.
-        return end if "done" in body else replace(end, done=end.explicit)
+        return end if "done" in body or end.by_hooks else replace(end, done=end.explicit)
 
     def body(self) -> dict[str, Any]:
         body = super().body()

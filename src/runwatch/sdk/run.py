@@ -469,7 +469,8 @@ class Run(Stepping, Shown):
         if not self._is_child or self._is_detached:
             tracebacks.tell_once(self, error)
         status, exception = ("completed", "") if error is None else describe(error)
-        self._end(RunEnd(status, False, self._is_done(), exception=exception))
+        by_hooks = self._by_hooks or None
+        self._end(RunEnd(status, False, self._is_done(), exception=exception, by_hooks=by_hooks))
         farewell.wait()
 
     def _is_done(self) -> bool | None:
