@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -110,6 +111,8 @@ def on_terminal(
     pid, terminal = pty.fork()
     if pid == 0:
         try:
+            for number in (signal.SIGINT, signal.SIGQUIT):  # a shell's background jobs ignore them
+                signal.signal(number, signal.SIG_DFL)
             os.execvpe(command[0], list(command), environment(directory, {"TERM": "xterm", **more}))
         finally:
             os._exit(126)

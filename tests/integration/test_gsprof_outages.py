@@ -228,6 +228,7 @@ def stored_of(store: DuckStore, journal: str) -> tuple[list[int], list[tuple[int
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.soak
 def test_e2_14_at_the_limit_the_oldest_are_dropped_and_counted(away: Away) -> None:
     """80 GPUs at 20 Hz fill 6 MB in seconds."""
     head = away.start_head("--freq", "50")

@@ -456,7 +456,7 @@ def test_wrong_tokens_in_the_address(guarded: TestClient) -> None:
 
 
 def test_the_token_as_a_header(guarded: TestClient) -> None:
-    headers = {"Authorization": f"bearer {TOKEN}"}
+    headers = [(b"Authorization", b"bearer " + TOKEN.encode())]
     assert guarded.get("/api/v1/health", headers=headers).json()["engine"] == "duckdb"
 
 

@@ -18,9 +18,12 @@ from tests.integration.sdk_programs import run_program
 WATCHED = "from runwatch.sdk import auto; auto.begin()\n"
 
 needed = ("wandb", "tensorboard", "mlflow", "trackio", "torch")
-pytestmark = pytest.mark.skipif(
-    any(find_spec(name) is None for name in needed), reason="not all loggers are installed"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        any(find_spec(name) is None for name in needed), reason="not all loggers are installed"
+    ),
+    pytest.mark.xdist_group("loggers"),  # the programs run once for all tests here
+]
 
 # One program for all loggers: to import them takes longest.
 PROGRAM = """

@@ -245,8 +245,24 @@ def test_no_answer_tells_of_a_run_of_another_project(world: World, role: str) ->
     }
 
 
-@pytest.mark.parametrize("role", ["view", "operate", "admin"])
-@pytest.mark.parametrize("asked", ["run-llama", "llama", "theirs-gone"])
+SLOW: Final = pytest.mark.soak  # each asks every route, several times
+
+
+@pytest.mark.parametrize(
+    ("role", "asked"),
+    [
+        ("view", "run-llama"),
+        ("operate", "llama"),
+        ("admin", "theirs-gone"),
+        *(
+            pytest.param(role, asked, marks=SLOW)
+            for role, asked in (
+                ("view", "llama"), ("view", "theirs-gone"), ("operate", "run-llama"),
+                ("operate", "theirs-gone"), ("admin", "run-llama"), ("admin", "llama"),
+            )
+        ),
+    ],
+)  # fmt: skip
 def test_a_run_of_another_project_answers_as_one_that_does_not_exist(
     world: World, role: str, asked: str
 ) -> None:
