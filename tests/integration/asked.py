@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 from runwatch.address import Listening, read_address
 from runwatch.testing import until
@@ -64,6 +66,12 @@ class Asked:
         return Asked(self.root, **self._environment | environment)
 
 
+def _runs(at: Listening) -> int:
+    asked = Request(f"{at.http}/api/v1/runs", headers={"Authorization": f"Bearer {at.token}"})
+    with urlopen(asked, timeout=20) as answer:
+        return len(json.load(answer)["runs"])
+
+
 @contextmanager
 def served(root: Path) -> Iterator[tuple[Asked, Listening]]:
     """Record PROGRAM in this directory, and serve it."""
@@ -83,6 +91,8 @@ def served(root: Path) -> Iterator[tuple[Asked, Listening]]:
             at = read_address(root)
             return at if at is not None and at.pid == head.pid else None
 
-        yield ask, until(ready, what="the head to start")
+        at = until(ready, what="the head to start")
+        until(lambda: _runs(at) == 3, what="the head to have read all")
+        yield ask, at
     finally:
         end(head, signal.SIGTERM)
