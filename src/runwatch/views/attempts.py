@@ -1,8 +1,9 @@
 """Which processes of a run were started together: its attempts.
 
-A *launch* is what one key of a launcher or scheduler brought up: every rank once, unless one was
-replaced while the others went on.  Launches that began together, or of which one replaces ranks of
-the other, are one attempt: a job of several nodes may have a key for each node.
+A *launch* is what one key of a launcher or scheduler brought up: processes that were there at the
+same time, every rank once unless one was replaced while the others went on.  Launches that began
+together, or of which one replaces ranks of the other, are one attempt: a job of several nodes may
+have a key for each node, and torchrun's agents count their restarts each for itself.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Final
 
 from runwatch.record import JournalId, RunId
@@ -21,6 +23,7 @@ from runwatch.views.life import Key
 _GOES_ON_NS: Final = 10_000_000_000
 # The ranks of one job begin within this time of each other.
 _TOGETHER_NS: Final = 30_000_000_000
+_REPLACES: Final = 1 << 62
 
 _TICK_NS: Final = 10_000_000
 # A program begins its run within this time of its own start: one attempt after it has read its data
@@ -47,17 +50,14 @@ def attempts(processes: Iterable[ProcessRow]) -> dict[Key, int]:
 
 def _attempts_of_run(rows: Sequence[ProcessRow]) -> dict[Key, int]:
     numbers: dict[Key, int] = {}
-    number, attempt = 0, _Launch()
     seats: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
     """(Host, rank) -> place and attempt of the processes there, in order."""
-    for launch in _launches(rows):
-        if not number or not _joins(launch, attempt):
-            number, attempt = number + 1, _Launch()
-        attempt.unite(launch)
-        for _, row in (*launch.rows, *launch.launchers):
-            numbers[row.journal, row.run] = number
-        for place, row in launch.rows:
-            seats[row.host, row.rank].append((place, number))
+    for number, attempt in enumerate(_grouped(_launches(rows)), 1):
+        for launch in attempt:
+            for _, row in (*launch.rows, *launch.launchers):
+                numbers[row.journal, row.run] = number
+            for place, row in launch.rows:
+                seats[row.host, row.rank].append((place, number))
     begun = sorted(each for of_seat in seats.values() for each in of_seat)
     for place, row in enumerate(rows):
         if row.role == "child":
@@ -75,13 +75,20 @@ _Placed = tuple[int, ProcessRow]
 
 @dataclass(slots=True)
 class _Launch:
+    """Processes of one key.  Each began while another was there."""
+
     rows: list[_Placed] = field(default_factory=list)
     launchers: list[_Placed] = field(default_factory=list)
     seats: dict[int, ProcessRow] = field(default_factory=dict)
     """Rank -> the process that has it now."""
-    strays: list[_Placed] = field(default_factory=list)
-    """Those that replaced another, or came when all others had ended: perhaps the first of the
-    next launch."""
+    keys: set[str] = field(default_factory=set)
+    """Of the ranks: several, once launches are united."""
+    ranks_last_ns: int = 0
+    """When the last of the ranks was last heard of."""
+    replacing: list[_Placed] = field(default_factory=list)
+    """Those that replaced another: perhaps the first of the next launch."""
+    silent_ns: int = 0
+    """How long all of its attempt had been gone when it began.  _REPLACES: it replaced ranks."""
 
     @property
     def place(self) -> int:
@@ -98,8 +105,12 @@ class _Launch:
 
     def has_room(self, row: ProcessRow) -> bool:
         """Whether a process with the launch's key is one of it."""
+        if row.role == "launcher" or not self.seats:
+            return True
         before = self.seats.get(row.rank)
-        return row.role == "launcher" or before is None or self._is_replaced(before, row)
+        if before is None:
+            return self.ranks_last_ns >= row.start_ns
+        return self._is_replaced(before, row)
 
     def _is_replaced(self, before: ProcessRow, row: ProcessRow) -> bool:
         if before.last_ns >= row.start_ns:
@@ -119,20 +130,25 @@ class _Launch:
         if row.role == "launcher":
             self.launchers.append(placed)
             return
-        others = self.seats.values()
-        if row.rank in self.seats or all(other.last_ns < row.start_ns for other in others):
-            self.strays.append(placed)
+        if row.rank in self.seats:
+            self.replacing.append(placed)
         self.rows.append(placed)
+        self._seat(row)
+
+    def _seat(self, row: ProcessRow) -> None:
         self.seats[row.rank] = row
+        self.keys.add(row.attempt_key)
+        self.ranks_last_ns = max(self.ranks_last_ns, row.last_ns)
 
     def next(self, first: _Placed) -> _Launch:
-        """The launch after this one, which begins with a rank that is there already."""
-        since_ns = first[1].start_ns - _TOGETHER_NS
-        begun = self.rows[:1]
-        early = [s for s in self.strays if s[1].start_ns >= since_ns and s not in begun]
-        early = [s for s in early if s[1].rank != first[1].rank]
-        self.rows = [placed for placed in self.rows if placed not in early]
-        self.seats = {row.rank: row for _, row in self.rows}
+        """The launch after this one, which begins with a process that has no room in this one."""
+        since_ns, rank = first[1].start_ns - _TOGETHER_NS, first[1].rank
+        early = [p for p in self.replacing if p[1].start_ns >= since_ns and p[1].rank != rank]
+        if early:
+            self.rows = [placed for placed in self.rows if placed not in early]
+            self.seats, self.ranks_last_ns = {}, 0
+            for _, row in self.rows:
+                self._seat(row)
         launch = _Launch(launchers=self.launchers)
         self.launchers = []
         for placed in (*early, first):
@@ -143,6 +159,8 @@ class _Launch:
         self.rows = [*other.rows, *self.rows]
         self.launchers = [*other.launchers, *self.launchers]
         self.seats |= other.seats
+        self.keys |= other.keys
+        self.ranks_last_ns = max(self.ranks_last_ns, other.ranks_last_ns)
 
 
 def _launches(rows: Sequence[ProcessRow]) -> list[_Launch]:
@@ -167,27 +185,75 @@ def _launches(rows: Sequence[ProcessRow]) -> list[_Launch]:
     return sorted(found, key=lambda launch: launch.place)
 
 
+# ── launches that are one attempt ──────────────────────────────────────────────────────────────
+
+
+def _grouped(launches: Sequence[_Launch]) -> list[list[_Launch]]:
+    found: list[list[_Launch]] = []
+    attempt = _Launch()
+    for at, launch in enumerate(launches):
+        if found and _joins(launch, attempt):
+            replaces = _common(launch, attempt) and attempt.ranks_last_ns >= launch.start_ns
+            launch.silent_ns = _REPLACES if replaces else launch.start_ns - attempt.ranks_last_ns
+            found[-1].append(launch)
+            attempt.unite(launch)
+            continue
+        early: list[_Launch] = []
+        if found:
+            early = _came_early(launch, launches[at + 1 :], found[-1], attempt)
+            del found[-1][len(found[-1]) - len(early) :]
+        found.append([*early, launch])
+        attempt = _Launch()
+        for each in found[-1]:
+            attempt.unite(each)
+    return found
+
+
 def _joins(launch: _Launch, attempt: _Launch) -> bool:
     """Whether the launch is a part of the attempt before it."""
     if not launch.seats or not attempt.seats:
         # Nothing but launchers: one on the same host was started again.
         return _hosts(launch).isdisjoint(_hosts(attempt)) and _is_near(launch, attempt)
-    firsts = {row.rank: row for _, row in reversed(launch.rows)}
-    common = [(attempt.seats[rank], row) for rank, row in firsts.items() if rank in attempt.seats]
+    common = _common(launch, attempt)
     if any(before.last_ns >= row.start_ns for before, row in common):
         return False  # the rank still runs: this is another job
-    if not common and _is_near(launch, attempt):
+    if not common and (_is_near(launch, attempt) or not attempt.keys.isdisjoint(launch.keys)):
         return True
     gone_ns = min((before.last_ns for before, _ in common), default=launch.start_ns)
-    return attempt.goes_on(gone_ns, launch.start_ns, firsts)
+    return attempt.goes_on(gone_ns, launch.start_ns, launch.seats)
+
+
+def _came_early(
+    launch: _Launch, later: Sequence[_Launch], members: Sequence[_Launch], attempt: _Launch
+) -> list[_Launch]:
+    """The last members of the attempt, if they belong with the launch that begins the next one.
+
+    Their ranks were not there yet, or seemed to replace others.  Between attempts nothing runs, so
+    of several places where the next one may have begun it is the one after the longest silence.
+    """
+    beside = takewhile(lambda other: other.start_ns <= launch.last_ns, later)
+    ranks = launch.seats.keys() | {rank for other in beside for rank in other.seats}
+    cut, longest_ns = len(members), max(launch.start_ns - attempt.ranks_last_ns, 0)
+    for at in range(len(members) - 1, 0, -1):
+        member = members[at]
+        if launch.start_ns - member.start_ns > _TOGETHER_NS or not ranks.isdisjoint(member.seats):
+            break
+        if member.silent_ns > longest_ns:
+            cut, longest_ns = at, member.silent_ns
+    return list(members[cut:])
+
+
+def _common(launch: _Launch, attempt: _Launch) -> list[tuple[ProcessRow, ProcessRow]]:
+    """The ranks of both: the process that had it last, and the launch's first."""
+    firsts = {row.rank: row for _, row in reversed(launch.rows)}
+    return [(attempt.seats[rank], row) for rank, row in firsts.items() if rank in attempt.seats]
 
 
 def _is_near(launch: _Launch, attempt: _Launch) -> bool:
     """Whether it began when the other did, or while the other, of no key either, was there."""
     if launch.start_ns - attempt.start_ns <= _TOGETHER_NS:
         return True
-    keys = {row.attempt_key for _, row in launch.rows}
-    return keys == {""} and launch.start_ns - attempt.last_ns <= _TOGETHER_NS
+    return launch.keys == {""} and launch.start_ns - attempt.last_ns <= _TOGETHER_NS
 
 
 def _hosts(launch: _Launch) -> set[str]:
