@@ -128,6 +128,28 @@ with loop("evaluations-inside") as net:
                 net(batch[0])
                 time.sleep(0.003)
 
+with loop("evaluations-amid") as net:
+    update = sgd(net)
+    for epoch in range(2):
+        for number, batch in enumerate(DataLoader(data, 4)):
+            net(batch[0]).sum().backward()
+            if number == 4:
+                break  # amid a step; and the next iterator may have the address of this one
+            if number % 2:
+                update.step()
+        with torch.no_grad():
+            for batch in DataLoader(data, 4):
+                net(batch[0])
+
+with loop("kept-workers") as net:
+    update = sgd(net)
+    batches = DataLoader(data, 4, num_workers=1, persistent_workers=True)  # one iterator for all
+    for epoch in range(2):
+        for number, batch in enumerate(batches):
+            net(batch[0]).sum().backward()
+            if number % 4 == 3:
+                update.step()
+
 with loop("whole-passes") as net:
     update = sgd(net)
     for epoch in range(4):
@@ -209,6 +231,8 @@ EXPECTED = {
     "scaler": range(6),
     "evaluations": range(12),
     "evaluations-inside": range(18),
+    "evaluations-amid": range(4),
+    "kept-workers": range(2),
     "whole-passes": range(4),
     "resumed": range(1),
     "resumed-later": range(100, 102),
@@ -234,7 +258,7 @@ def test_a_loop_has_as_many_steps_as_it_takes(name: str, loops: Ran) -> None:
     (told,) = (s for s in loops.stories if s.bodies("run_start")[0]["name"] == name)
     assert list(steps(told)) == list(EXPECTED[name])
     assert told.bodies("warning") == []
-    assert spans(told, "evaluation") == (4 if name == "evaluations" else 0)
+    assert spans(told, "evaluation") == {"evaluations": 4, "evaluations-amid": 2}.get(name, 0)
     assert len(seconds(told, "evaluation")) == (3 if name == "evaluations-inside" else 0)
     assert len(seconds(told, "checkpoint_save")) == (6 if name == "saves" else 0)
     first_is_late = name == "whole-passes"  # its loader had no more before the first update

@@ -100,6 +100,25 @@ def test_gradients_of_several_batches_are_one_step(
     assert waits == [BEGIN, END] * 6  # and the first of each step is the step's own
 
 
+@pytest.mark.parametrize("wait, spans", [(20e-6, 6), (100e-6, 25), (1e-3, 200)])
+def test_short_waits_inside_steps_are_told_together(
+    wait: float, spans: int, program: Program, clock: FakeClock, story: Tell
+) -> None:
+    """Also those of several steps: a span for each would cost more than it tells."""
+    one = Optimizer()
+    for _ in range(100):
+        for _ in range(3):
+            program.batch(wait)
+            clock.advance(1.5e-3)
+        program.update(one, 0.5e-3)
+    program.tell.finish_steps()
+    told = story()
+    edges = [e for e in told.edges if e.name == "data_loading"]
+    seconds = sum(e.time_ns * (1 if e.edge == END else -1) for e in edges) / 1e9
+    assert seconds == pytest.approx(100 * 2 * wait, abs=60e-6)
+    assert len(edges) // 2 == pytest.approx(spans, abs=1)
+
+
 @pytest.mark.parametrize("batches", [True, False])
 def test_several_optimizers_in_turn_are_one_step(
     batches: bool, program: Program, story: Tell

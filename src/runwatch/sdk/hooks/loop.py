@@ -39,13 +39,28 @@ MANY: Final = 16
 """After this many updates without a batch asked for, the program has its batches from elsewhere."""
 _LARGE: Final = 1 << 62
 WAIT_NS: Final = 1_000_000
-"""Waits inside a step are told once they sum up to this."""
+"""Waits inside steps are told once they sum up to this."""
+SHARE: Final = 8
+"""At the end of a step also if they are more than this part of it: else they are told with those of
+later steps."""
 LEAST_WAIT_NS: Final = 50_000
-"""At its end they are told from here on."""
+"""Where no step follows, from here on."""
 
 
 class Loop:
-    """The steps of one run, as hooks tell them.  Times are ticks (`clock.tick_of`)."""
+    """The steps of one run, as hooks tell them.  Times are ticks (`clock.tick_of`).
+
+    `sdk/quick.py` says what a call costs between two steps: the places in memory that it touches.
+    So what is nearly always the case is decided first, in few lines that cannot fail, and whatever
+    else there is has a function of its own, with a guard.
+    """
+
+    __slots__ = (  # those first that every call uses
+        "_begin", "_waits", "_waited_until", "_since", "is_open", "is_over", "by_batch", "leader",
+        "run", "_expected", "_thread", "now", "number", "_asked", "_journal", "updates",
+        "_updates_by_batch", "explicit", "_batch", "_offset", "_first", "_updates",
+        "_most_updates",
+    )  # fmt: skip
 
     def __init__(self, run: Run, batch: tuple[int, int] = (0, 0)) -> None:
         self.run = run
@@ -157,20 +172,26 @@ class Loop:
         """An optimizer steps for the first time; nothing else is known of its step."""
         self._since = self._since or at
 
-    @guarded("note that an optimizer has stepped", quiet=True)
     def updated(self, optimizer: object) -> None:
         """It has stepped."""
-        me = get_ident()
         if (  # nearly always
             self.by_batch
             and self.is_open
-            and me == self._thread
             and self.leader is OPTIMIZERS
             and self.run._step == self._expected
+            and get_ident() == self._thread
+            and self._updates_by_batch < MANY - 1
         ):
             self.updates += 1
-            self._updated_by_batch(self.now())
-            return
+            self._updates_by_batch += 1
+            self._since = self.now()
+            self.is_over = True
+        else:
+            self._updated(optimizer)
+
+    @guarded("note that an optimizer has stepped", quiet=True)
+    def _updated(self, optimizer: object) -> None:
+        me = get_ident()
         self._thread = self._thread or me
         if me != self._thread or not self.leads(OPTIMIZERS):
             return
@@ -212,7 +233,6 @@ class Loop:
 
     # ── what a loader does, in the thread that takes the steps ────────────────────────────────
 
-    @guarded("note a batch", quiet=True)
     def batch(self, asked: int, came: int) -> None:
         """It was asked for, and came."""
         run, journal = self.run, self._journal
@@ -224,15 +244,19 @@ class Loop:
             and run._at_step is None
             and run._step == self._expected
         ):
-            number = self.number
-            if self._waits:
+            number, begin = self.number, self._begin
+            if self._waits > (asked - begin) // SHARE:
                 self.tell_waits()
-            place_turn(run, journal, number, self._begin, self._asked, asked, came)
+            place_turn(run, journal, number, begin, self._asked, asked, came)
             self.number = self._expected = run._step = number + 1
             self._begin, self._asked = came, asked
             self.is_over = False
             self._updates_by_batch = 0
-            return
+        else:
+            self._came(asked, came)
+
+    @guarded("note a batch", quiet=True)
+    def _came(self, asked: int, came: int) -> None:
         if self.is_over:
             self._close(asked)
         if self.is_open or self._batch[1]:
@@ -253,7 +277,8 @@ class Loop:
             self._since, self._batch = at, (0, 0)
 
     def waited(self, asked: int, at: int) -> None:
-        """For a batch, inside a step or where there is none.  Short waits are told together."""
+        """For a batch, inside a step or where there is none.  Short waits are told together, also
+        those of several steps."""
         self._waits += at - asked
         self._waited_until = at
         if self._waits >= WAIT_NS:
@@ -276,6 +301,8 @@ class Loop:
 
     def finish(self) -> None:
         """The run ends: so does a step whose work is done."""
+        if self._waits:
+            self.tell_waits()
         if self.is_open and self.is_over and not self.explicit:
             self._close(self.now() if self.by_batch else self._since)
 
@@ -296,7 +323,7 @@ class Loop:
 
     def _close(self, at: int) -> None:
         run = self.run
-        if self._waits:
+        if self._waits > (at - self._begin) // SHARE:
             self.tell_waits()
         self.is_open = self.is_over = False
         self._since = at

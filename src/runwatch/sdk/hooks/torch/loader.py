@@ -16,7 +16,7 @@ from weakref import ref
 
 from runwatch.clock import system_clock, tick_of, tick_shift
 from runwatch.sdk.guard import guarded
-from runwatch.sdk.hooks.loop import OPTIMIZERS, Loop
+from runwatch.sdk.hooks.loop import OPTIMIZERS, WAIT_NS, Loop
 from runwatch.sdk.hooks.teller import Teller
 from runwatch.sdk.kinds import DATA_LOADING, EVALUATION
 from runwatch.sdk.step import Span
@@ -52,6 +52,10 @@ class Loaders:
         self._evaluation: Span | None = None
         self._evaluated_by: ref[Any] | None = None
         self._pass = Pass()
+        self._trained_by = 0
+        """The id of its iterator if gradients were on when its first batch was asked for.  Whether
+        they are on is asked once for each step, and not for each batch."""
+        self._iterator: ref[Any] | None = None
         self._passed: Pass | None = None
         """One that may have been an evaluation."""
 
@@ -66,12 +70,14 @@ class Loaders:
             run = loop.run
             if run._awaits_data or me() != run._thread:  # the program tells its waits itself
                 return function(iterator)
-            training = trains() and not tell.evaluates
-            if not training or self._evaluation is not None:
-                self._turns(loop, iterator, training)
+            training = inside = loop.is_open and not loop.is_over
+            if not inside or id(iterator) != self._trained_by:
+                training = trains() and not tell.evaluates
+                if not training or self._evaluation is not None:
+                    self._turns(loop, iterator, training)
+                if id(iterator) != self._pass.iterator:
+                    self._begins(loop, iterator, training)
             run._awaits_data, came, asked = True, 0, now()
-            if id(iterator) != self._pass.iterator:
-                self._begins(loop, iterator, asked, training)
             try:
                 item = function(iterator)
                 came = now()
@@ -79,10 +85,13 @@ class Loaders:
                 run._awaits_data = False
                 if not came:
                     self._over(loop, asked, training)
-            if training:
-                loop.batch(asked, came)
-            else:
+            if not training:
                 loop.waited(asked, came)
+            elif inside and loop._waits < WAIT_NS:  # more of the step's work
+                loop._waits += came - asked
+                loop._waited_until = came
+            else:
+                loop.batch(asked, came)
             return item
 
         return __next__
@@ -103,10 +112,16 @@ class Loaders:
             self._evaluated_by = ref(iterator, self._left)
 
     @guarded("note that a pass over a loader begins", quiet=True)
-    def _begins(self, loop: Loop, iterator: Any, asked: int, training: bool) -> None:
-        self._pass = Pass(id(iterator), asked, loop.updates)
+    def _begins(self, loop: Loop, iterator: Any, training: bool) -> None:
+        self._pass = Pass(id(iterator), self._now(), loop.updates)
+        self._trained_by, self._iterator = 0, None
         if training:
             self._tell_passed(loop)
+            self._iterator = ref(iterator, self._gone)  # another may get its id
+            self._trained_by = id(iterator)
+
+    def _gone(self, _: object) -> None:
+        self._trained_by = 0
 
     @guarded("note that there are no more passes", quiet=True)
     def no_more(self) -> None:
@@ -122,7 +137,7 @@ class Loaders:
             self._tell.elapsed(EVALUATION, begin, end, beside=False, source="torch.DataLoader")
 
     def _over(self, loop: Loop, asked: int, training: bool) -> None:
-        made, self._pass = self._pass, Pass()
+        made, self._pass, self._trained_by = self._pass, Pass(), 0
         steps_are_known = loop.leader == OPTIMIZERS and not loop.explicit and loop.updates
         if training and steps_are_known and made.updates == loop.updates:
             self._passed = made._replace(over=self._now())
