@@ -1,8 +1,9 @@
 """Where a command gets its answers: a head over HTTP, or the directory's own store.
 
 Both speak the head's HTTP API, so a number is the same everywhere.  The first that is there
-answers: the head named by `--head` or RUNWATCH_HEAD; a head that already serves the directory; this
-process, which opens the directory and reads its journals up to now.
+answers: the head named by `--head`, RUNWATCH_HEAD or `head` in config.toml, as for programs and
+agents; a head that already serves the directory; this process, which opens the directory and reads
+its journals up to now.
 
 What opens a directory is in `local_source.py`, and imported only then: it needs the whole head,
 which takes many times as long as asking over HTTP.
@@ -90,13 +91,10 @@ def open_source(arguments: argparse.Namespace, *, only_goodput: bool = False) ->
 
 def _choose(arguments: argparse.Namespace, only_goodput: bool) -> Source:
     raw = bool(getattr(arguments, "json", False))
-    head = arguments.head or ("" if arguments.dir else os.environ.get("RUNWATCH_HEAD", ""))
-    if head:
-        root = arguments.dir or runwatch_dir()
-        address = page_of(head, root)
-        token = token_for(address, root, token_of() or split_token(head)[1])
-        return RemoteSource(address, token, raw=raw)
     root = arguments.dir or runwatch_dir()
+    if named := _named_head(arguments):
+        address = page_of(named.head, root)
+        return RemoteSource(address, token_for(address, root, named.token), raw=raw, ca=named.ca)
     from runwatch.journal.moved import fallback_place, told_of
 
     if not os.path.isdir(root):
@@ -139,6 +137,28 @@ def _choose(arguments: argparse.Namespace, only_goodput: bool) -> Source:
                 print(f"runwatch: {busy.args[0].split(';')[0]}: reading journals", file=sys.stderr)
                 return LocalSource(root, in_memory=True, raw=raw)
             time.sleep(0.05)
+
+
+class NamedHead(NamedTuple):
+    head: str
+    token: str
+    ca: str = ""
+
+
+def _named_head(arguments: argparse.Namespace) -> NamedHead | None:
+    """The head that the command, the environment or the settings file names.  Who names a directory
+    asks that."""
+    head = arguments.head or ("" if arguments.dir else os.environ.get("RUNWATCH_HEAD", ""))
+    if head:
+        return NamedHead(head, token_of() or split_token(head)[1])
+    if arguments.dir or not (runwatch_dir() / "config.toml").is_file():
+        return None
+    from runwatch.agent.settings import AgentSettings
+    from runwatch.settings import load
+
+    settings = load(AgentSettings, section="agent").values
+    ca = "" if settings.ca is None else str(settings.ca)
+    return NamedHead(settings.head, settings.token, ca) if settings.head else None
 
 
 def head_of(root: Path, locks: Path = Path("/proc/locks")) -> Listening | None:
@@ -317,9 +337,10 @@ class Asking:
 
 
 class RemoteSource(Asking):
-    def __init__(self, address: str, token: str, *, raw: bool = False) -> None:
+    def __init__(self, address: str, token: str, *, raw: bool = False, ca: str = "") -> None:
         self.name = address
         self._raw = raw
+        self._ca = ca or os.environ.get("RUNWATCH_CA", "")
         self._is_sure = False
         """Whether a page has answered there."""
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -360,7 +381,7 @@ class RemoteSource(Asking):
             ) from error
 
     def _open(self, request: urllib.request.Request) -> Any:
-        ca = os.environ.get("RUNWATCH_CA", "") if self.name.startswith("https://") else ""
+        ca = self._ca if self.name.startswith("https://") else ""
         if not ca:
             return urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
         import ssl

@@ -92,6 +92,43 @@ def test_the_port_of_agents_leads_to_the_page_beside_it() -> None:
         agents.close()
 
 
+def test_the_settings_file_names_the_head_for_commands_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it does for programs and agents.  Who names a directory asks that one."""
+
+    class Head(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            known = self.headers["Authorization"] == "Bearer rw-secret"
+            self.send_response(200 if known else 401)
+            self.end_headers()
+            self.wfile.write(json.dumps({"runs": []} if known else {}).encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    head = HTTPServer(("127.0.0.1", 0), Head)
+    serving = threading.Thread(target=head.serve_forever, args=(0.01,))
+    serving.start()
+    monkeypatch.setenv("RUNWATCH_DIR", str(tmp_path))
+    (tmp_path / "token").write_text("rw-secret")
+    (tmp_path / "token").chmod(0o600)
+    settings = f'[agent]\nhead = "127.0.0.1:{head.server_port}"\ntoken_file = "{tmp_path}/token"\n'
+    (tmp_path / "config.toml").write_text(settings)
+    try:
+        assert main(["runs", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == {"runs": []}
+    finally:
+        head.shutdown()
+        serving.join()
+        head.server_close()
+    assert main(["runs"]) != 0
+    assert f"no answer from the head at http://127.0.0.1:{head.server_port}" in str(
+        capsys.readouterr().err
+    )
+    assert main(["runs", "--dir", str(tmp_path)]) == 0
+
+
 def _neighbours(handler: type[BaseHTTPRequestHandler]) -> tuple[socket.socket, HTTPServer]:
     while True:
         agents = socket.create_server(("127.0.0.1", 0))
