@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final
@@ -232,15 +232,35 @@ def _came_early(
     of several places where the next one may have begun it is the one after the longest silence.
     """
     beside = takewhile(lambda other: other.start_ns <= launch.last_ns, later)
-    ranks = launch.seats.keys() | {rank for other in beside for rank in other.seats}
+    taken = launch.seats.keys() | {rank for other in beside for rank in other.seats}
     cut, longest_ns = len(members), max(launch.start_ns - attempt.ranks_last_ns, 0)
+    ranks: set[int] = set()
     for at in range(len(members) - 1, 0, -1):
         member = members[at]
-        if launch.start_ns - member.start_ns > _TOGETHER_NS or not ranks.isdisjoint(member.seats):
+        if launch.start_ns - member.start_ns > _TOGETHER_NS or not taken.isdisjoint(member.seats):
             break
-        if member.silent_ns > longest_ns:
+        ranks |= member.seats.keys()
+        if member.silent_ns > longest_ns and not _come_again(ranks, launch, later):
             cut, longest_ns = at, member.silent_ns
     return list(members[cut:])
+
+
+def _come_again(ranks: Collection[int], launch: _Launch, later: Sequence[_Launch]) -> bool:
+    """Whether there would be more attempts if these ranks were in that of the launch: it has them
+    itself, only later."""
+    without, more = set(launch.seats), 0
+    together = without.union(ranks)
+    for other in later:
+        if other.start_ns - launch.start_ns > _TOGETHER_NS:
+            break
+        ends_without = not without.isdisjoint(other.seats)
+        ends_together = not together.isdisjoint(other.seats)
+        if ends_without and ends_together:
+            break
+        more += ends_together - ends_without
+        without = other.seats.keys() | (set() if ends_without else without)
+        together = other.seats.keys() | (set() if ends_together else together)
+    return more > 0
 
 
 def _common(launch: _Launch, attempt: _Launch) -> list[tuple[ProcessRow, ProcessRow]]:
