@@ -48,8 +48,8 @@ def history(
 ) -> Iterator[tuple[ProcessRow, int]]:
     """The processes of a job that is killed and started again, each with its attempt.
 
-    `some die early`: in the first attempt, before they record anything.  `soon quiet`: they wait for
-    each other in vain, and were last heard of before the next one began.
+    `some die early`: in the first attempt, before they record anything.  `soon quiet`: they wait
+    for each other in vain, and were last heard of before the next one began.
     """
     hosts, each = chance.choice([(1, 2), (2, 2), (2, 3), (4, 2)])
     agents = [Agent(host, 0) for host in range(hosts)]
