@@ -47,6 +47,19 @@ LEAST_WAIT_NS: Final = 50_000
 """Where no step follows, from here on."""
 
 
+class Inside:
+    """What a batch needs that comes while a step's work goes on: a place in memory, and no more."""
+
+    __slots__ = ("iterator", "run", "until", "waits")
+
+    def __init__(self) -> None:
+        self.iterator = 0
+        """The id of the loader's iterator that brings the step's batches; 0: there is no such."""
+        self.waits = self.until = 0
+        """How long was waited for batches that nobody has told yet, and until when; in ticks."""
+        self.run: Run | None = None
+
+
 class Loop:
     """The steps of one run, as hooks tell them.  Times are ticks (`clock.tick_of`).
 
@@ -56,14 +69,19 @@ class Loop:
     """
 
     __slots__ = (  # those first that every call uses
-        "_begin", "_waits", "_waited_until", "_since", "is_open", "is_over", "by_batch", "leader",
-        "run", "_expected", "_thread", "now", "number", "_asked", "_journal", "updates",
+        "_begin", "_since", "inside", "is_open", "is_over", "by_batch", "leader", "run",
+        "_expected", "_thread", "now", "number", "_asked", "_journal", "updates",
         "_updates_by_batch", "explicit", "_batch", "_offset", "_first", "_updates",
         "_most_updates",
     )  # fmt: skip
 
-    def __init__(self, run: Run, batch: tuple[int, int] = (0, 0)) -> None:
+    def __init__(
+        self, run: Run, batch: tuple[int, int] = (0, 0), inside: Inside | None = None
+    ) -> None:
         self.run = run
+        self.inside = inside or Inside()
+        self.inside.run = run
+        self.inside.iterator = self.inside.waits = 0
         self.now: Final = tick_of(run._clock)
         self.leader = ""
         self.explicit = False
@@ -90,7 +108,6 @@ class Loop:
         """The optimizer that steps began with.  One that is gone was there for an inner loop."""
         self.updates = 0
         """Of the optimizers that count, in all."""
-        self._waits = self._waited_until = 0
         self._updates_by_batch = 0
         self._updates = self._most_updates = 0
         """Since the first optimizer stepped, and the most that there were; without a loader."""
@@ -114,6 +131,7 @@ class Loop:
         """The program tells its steps itself."""
         self.explicit = True
         self.is_open = self.is_over = False
+        self.inside.iterator = 0
 
     def begins(self, source: str, after: int) -> bool:
         """Its loop begins, after this many steps; whether it tells the steps.
@@ -162,7 +180,7 @@ class Loop:
             self._open_with_batch(number, self._since or at)
         elif number is not None:
             self._rename(number + self._offset)
-        self._since, self.is_over = at, True
+        self._done(at)
         if not self.by_batch:
             self._close(at)
 
@@ -186,6 +204,7 @@ class Loop:
             self._updates_by_batch += 1
             self._since = self.now()
             self.is_over = True
+            self.inside.iterator = 0
         else:
             self._updated(optimizer)
 
@@ -206,7 +225,7 @@ class Loop:
 
     def _updated_by_batch(self, at: int) -> None:
         self._updates_by_batch += 1
-        self._since, self.is_over = at, True
+        self._done(at)
         if self._updates_by_batch >= MANY:
             self._close(at)
 
@@ -227,9 +246,14 @@ class Loop:
             if not self.is_open:  # more updates than ever: the last step ended too early
                 self._most_updates = self._updates
                 return
-        self._since, self.is_over = at, True
+        self._done(at)
         if self._updates >= self._most_updates > 0:
             self._close(at)
+
+    def _done(self, at: int) -> None:
+        """So is the open step's work, as far as is known."""
+        self._since, self.is_over = at, True
+        self.inside.iterator = 0
 
     # ── what a loader does, in the thread that takes the steps ────────────────────────────────
 
@@ -245,7 +269,7 @@ class Loop:
             and run._step == self._expected
         ):
             number, begin = self.number, self._begin
-            if self._waits > (asked - begin) // SHARE:
+            if self.inside.waits > (asked - begin) // SHARE:
                 self.tell_waits()
             place_turn(run, journal, number, begin, self._asked, asked, came)
             self.number = self._expected = run._step = number + 1
@@ -279,14 +303,15 @@ class Loop:
     def waited(self, asked: int, at: int) -> None:
         """For a batch, inside a step or where there is none.  Short waits are told together, also
         those of several steps."""
-        self._waits += at - asked
-        self._waited_until = at
-        if self._waits >= WAIT_NS:
+        inside = self.inside
+        inside.waits += at - asked
+        inside.until = at
+        if inside.waits >= WAIT_NS:
             self.tell_waits()
 
     @guarded("tell waits for data", quiet=True)
     def tell_waits(self) -> None:
-        waits, at, self._waits = self._waits, self._waited_until, 0
+        waits, at, self.inside.waits = self.inside.waits, self.inside.until, 0
         journal = self._ready()
         if waits >= LEAST_WAIT_NS and journal is not None and not self.explicit:
             run = self.run
@@ -301,7 +326,7 @@ class Loop:
 
     def finish(self) -> None:
         """The run ends: so does a step whose work is done."""
-        if self._waits:
+        if self.inside.waits:
             self.tell_waits()
         if self.is_open and self.is_over and not self.explicit:
             self._close(self.now() if self.by_batch else self._since)
@@ -323,9 +348,10 @@ class Loop:
 
     def _close(self, at: int) -> None:
         run = self.run
-        if self._waits > (at - self._begin) // SHARE:
+        if self.inside.waits > (at - self._begin) // SHARE:
             self.tell_waits()
         self.is_open = self.is_over = False
+        self.inside.iterator = 0
         self._since = at
         journal = self._ready()
         if journal is not None:

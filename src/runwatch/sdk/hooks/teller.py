@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from runwatch.clock import system_clock, tick_shift
 from runwatch.sdk.guard import attempt, guarded, tally
-from runwatch.sdk.hooks.loop import Loop
+from runwatch.sdk.hooks.loop import Inside, Loop
 from runwatch.sdk.kinds import BACKGROUND, CHECKPOINT_SAVE, EVALUATION
 from runwatch.sdk.step import SHORT_NS, Span, elapsed
 
@@ -52,6 +52,7 @@ class Teller:
         self.run: Run | None = None
         self.loop: Loop | None = None
         """The steps of the run, if there is one."""
+        self.inside: Final = Inside()
         self.now: Final = (system_clock if run is None else run._clock).mono_ns
         self.deaf = False
         """The run has finished, but somebody may still hold a function of ours."""
@@ -98,7 +99,7 @@ class Teller:
 
     def attach(self, run: Run) -> None:
         self.run, self.deaf = run, False
-        self.loop = Loop(run, self.batch)
+        self.loop = Loop(run, self.batch, self.inside)
         early, self._early, self.batch = self._early, [], (0, 0)
         for stretch in early:
             elapsed(run, stretch.kind, stretch.begin_ns, stretch.end_ns, source=stretch.source)
@@ -113,6 +114,7 @@ class Teller:
     def leave(self) -> None:
         """The run ends, and there will be no other unless the program begins it."""
         self.run, self.loop, self.deaf = None, None, True
+        self.inside.iterator, self.inside.run = 0, None
 
     # ── what hooks tell ───────────────────────────────────────────────────────────────────────
 

@@ -52,49 +52,71 @@ class Loaders:
         self._evaluation: Span | None = None
         self._evaluated_by: ref[Any] | None = None
         self._pass = Pass()
-        self._trained_by = 0
-        """The id of its iterator if gradients were on when its first batch was asked for.  Whether
-        they are on is asked once for each step, and not for each batch."""
         self._iterator: ref[Any] | None = None
+        """Its iterator, if gradients were on when its first batch was asked for."""
         self._passed: Pass | None = None
         """One that may have been an evaluation."""
 
     def around_next(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        tell, now, trains, me = self._tell, self._now, self._trains, get_ident
+        inside, now, me = self._tell.inside, self._now, get_ident
 
         @wraps(function)
         def __next__(iterator: Any) -> Any:
-            loop = tell.loop
-            if loop is None:
-                return self._early(function, iterator)
-            run = loop.run
-            if run._awaits_data or me() != run._thread:  # the program tells its waits itself
-                return function(iterator)
-            training = inside = loop.is_open and not loop.is_over
-            if not inside or id(iterator) != self._trained_by:
-                training = trains() and not tell.evaluates
-                if not training or self._evaluation is not None:
-                    self._turns(loop, iterator, training)
-                if id(iterator) != self._pass.iterator:
-                    self._begins(loop, iterator, training)
+            run = inside.run
+            if (
+                id(iterator) != inside.iterator
+                or run is None
+                or run._awaits_data
+                or me() != run._thread
+            ):
+                return self._next(function, iterator)
+            # One more batch for the same step: nothing else changes, so nothing else is looked at.
             run._awaits_data, came, asked = True, 0, now()
             try:
                 item = function(iterator)
-                came = now()
+                came = inside.until = now()
             finally:
                 run._awaits_data = False
                 if not came:
-                    self._over(loop, asked, training)
-            if not training:
-                loop.waited(asked, came)
-            elif inside and loop._waits < WAIT_NS:  # more of the step's work
-                loop._waits += came - asked
-                loop._waited_until = came
-            else:
-                loop.batch(asked, came)
+                    self._over(asked, True)
+            inside.waits += came - asked
+            if inside.waits >= WAIT_NS:
+                self._tell_waits()
             return item
 
         return __next__
+
+    def _next(self, function: Callable[[Any], Any], iterator: Any) -> Any:
+        loop = self._tell.loop
+        if loop is None:
+            return self._early(function, iterator)
+        run = loop.run
+        if run._awaits_data or get_ident() != run._thread:  # the program tells its waits itself
+            return function(iterator)
+        training = self._trains() and not self._tell.evaluates
+        if not training or self._evaluation is not None:
+            self._turns(loop, iterator, training)
+        if id(iterator) != self._pass.iterator:
+            self._begins(loop, iterator, training)
+        run._awaits_data, came, asked = True, 0, self._now()
+        try:
+            item = function(iterator)
+            came = self._now()
+        finally:
+            run._awaits_data = False
+            if not came:
+                self._over(asked, training)
+        if not training:
+            loop.waited(asked, came)
+            return item
+        loop.batch(asked, came)
+        if loop.is_open and not loop.is_over and self._iterator is not None:
+            loop.inside.iterator = id(iterator)
+        return item
+
+    def _tell_waits(self) -> None:
+        if self._tell.loop is not None:
+            self._tell.loop.tell_waits()
 
     @guarded("note what a batch is for", quiet=True)
     def _turns(self, loop: Loop, iterator: Any, training: bool) -> None:
@@ -107,6 +129,7 @@ class Loaders:
             and not (loop.explicit or self._tell.evaluates)
         ):
             loop.pauses()
+            loop.inside.iterator = 0
             self._evaluation = Span(loop.run, EVALUATION)
             self._evaluation.begin(loop.run._step)
             self._evaluated_by = ref(iterator, self._left)
@@ -114,14 +137,13 @@ class Loaders:
     @guarded("note that a pass over a loader begins", quiet=True)
     def _begins(self, loop: Loop, iterator: Any, training: bool) -> None:
         self._pass = Pass(id(iterator), self._now(), loop.updates)
-        self._trained_by, self._iterator = 0, None
+        loop.inside.iterator, self._iterator = 0, None
         if training:
             self._tell_passed(loop)
-            self._iterator = ref(iterator, self._gone)  # another may get its id
-            self._trained_by = id(iterator)
+            self._iterator = ref(iterator, self._gone)
 
     def _gone(self, _: object) -> None:
-        self._trained_by = 0
+        self._tell.inside.iterator = 0  # another may get its id
 
     @guarded("note that there are no more passes", quiet=True)
     def no_more(self) -> None:
@@ -136,8 +158,11 @@ class Loaders:
             begin, end = passed.asked + shift, passed.over + shift
             self._tell.elapsed(EVALUATION, begin, end, beside=False, source="torch.DataLoader")
 
-    def _over(self, loop: Loop, asked: int, training: bool) -> None:
-        made, self._pass, self._trained_by = self._pass, Pass(), 0
+    def _over(self, asked: int, training: bool) -> None:
+        loop = self._tell.loop
+        if loop is None:
+            return
+        made, self._pass, self._iterator, loop.inside.iterator = self._pass, Pass(), None, 0
         steps_are_known = loop.leader == OPTIMIZERS and not loop.explicit and loop.updates
         if training and steps_are_known and made.updates == loop.updates:
             self._passed = made._replace(over=self._now())
