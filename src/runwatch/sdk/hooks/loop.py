@@ -48,16 +48,23 @@ LEAST_WAIT_NS: Final = 50_000
 
 
 class Inside:
-    """What a batch needs that comes while a step's work goes on: a place in memory, and no more."""
+    """What the next batch of a loader needs to know, in one place in memory."""
 
-    __slots__ = ("iterator", "run", "until", "waits")
+    __slots__ = ("is_over", "iterator", "loop", "run", "until", "waits")
 
     def __init__(self) -> None:
         self.iterator = 0
-        """The id of the loader's iterator that brings the step's batches; 0: there is no such."""
+        """The id of the loader's iterator that brings the batches of the open step, and of the next
+        one; 0: there is no such, or something else may have begun since."""
+        self.is_over = False
+        """The open step's work is done: the next batch begins another."""
         self.waits = self.until = 0
         """How long was waited for batches that nobody has told yet, and until when; in ticks."""
         self.run: Run | None = None
+        self.loop: Loop | None = None
+
+    def leave(self) -> None:
+        self.iterator, self.run, self.loop = 0, None, None
 
 
 class Loop:
@@ -80,7 +87,7 @@ class Loop:
     ) -> None:
         self.run = run
         self.inside = inside or Inside()
-        self.inside.run = run
+        self.inside.run, self.inside.loop = run, self
         self.inside.iterator = self.inside.waits = 0
         self.now: Final = tick_of(run._clock)
         self.leader = ""
@@ -203,8 +210,7 @@ class Loop:
             self.updates += 1
             self._updates_by_batch += 1
             self._since = self.now()
-            self.is_over = True
-            self.inside.iterator = 0
+            self.is_over = self.inside.is_over = True
         else:
             self._updated(optimizer)
 
@@ -252,8 +258,8 @@ class Loop:
 
     def _done(self, at: int) -> None:
         """So is the open step's work, as far as is known."""
-        self._since, self.is_over = at, True
-        self.inside.iterator = 0
+        self._since = at
+        self.is_over = self.inside.is_over = True
 
     # ── what a loader does, in the thread that takes the steps ────────────────────────────────
 
@@ -274,7 +280,7 @@ class Loop:
             place_turn(run, journal, number, begin, self._asked, asked, came)
             self.number = self._expected = run._step = number + 1
             self._begin, self._asked = came, asked
-            self.is_over = False
+            self.is_over = self.inside.is_over = False
             self._updates_by_batch = 0
         else:
             self._came(asked, came)
@@ -336,7 +342,8 @@ class Loop:
         self._open(self._next() if number is None else number + self._offset, came or at, asked)
 
     def _open(self, number: int, begin: int, asked: int) -> None:
-        self.is_open, self.is_over, self.by_batch = True, False, bool(asked)
+        self.is_open, self.by_batch = True, bool(asked)
+        self.is_over = self.inside.is_over = False
         self._begin, self._asked, self._batch, self._updates_by_batch = begin, asked, (0, 0), 0
         self._rename(number)
         run = self.run

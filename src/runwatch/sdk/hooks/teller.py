@@ -114,7 +114,7 @@ class Teller:
     def leave(self) -> None:
         """The run ends, and there will be no other unless the program begins it."""
         self.run, self.loop, self.deaf = None, None, True
-        self.inside.iterator, self.inside.run = 0, None
+        self.inside.leave()
 
     # ── what hooks tell ───────────────────────────────────────────────────────────────────────
 
@@ -240,6 +240,7 @@ class Teller:
             run, begin, outer = self.run, self.now(), self.evaluates
             self._pauses(EVALUATION)
             self.evaluates = True
+            self.inside.iterator = 0
             try:
                 with self.span(EVALUATION):
                     try:

@@ -58,30 +58,36 @@ class Loaders:
         """One that may have been an evaluation."""
 
     def around_next(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        inside, now, me = self._tell.inside, self._now, get_ident
+        inside, now, me, trains = self._tell.inside, self._now, get_ident, self._trains
 
         @wraps(function)
         def __next__(iterator: Any) -> Any:
-            run = inside.run
+            run, loop = inside.run, inside.loop
             if (
                 id(iterator) != inside.iterator
                 or run is None
+                or loop is None
                 or run._awaits_data
                 or me() != run._thread
+                or (inside.is_over and not trains())
             ):
                 return self._next(function, iterator)
-            # One more batch for the same step: nothing else changes, so nothing else is looked at.
+            # As nearly always: the loader that brought the last one brings one more.
             run._awaits_data, came, asked = True, 0, now()
             try:
                 item = function(iterator)
-                came = inside.until = now()
+                came = now()
             finally:
                 run._awaits_data = False
                 if not came:
                     self._over(asked, True)
-            inside.waits += came - asked
-            if inside.waits >= WAIT_NS:
-                self._tell_waits()
+            if inside.is_over:
+                loop.batch(asked, came)
+            else:
+                inside.waits += came - asked
+                inside.until = came
+                if inside.waits >= WAIT_NS:
+                    loop.tell_waits()
             return item
 
         return __next__
@@ -113,10 +119,6 @@ class Loaders:
         if loop.is_open and not loop.is_over and self._iterator is not None:
             loop.inside.iterator = id(iterator)
         return item
-
-    def _tell_waits(self) -> None:
-        if self._tell.loop is not None:
-            self._tell.loop.tell_waits()
 
     @guarded("note what a batch is for", quiet=True)
     def _turns(self, loop: Loop, iterator: Any, training: bool) -> None:

@@ -34,8 +34,11 @@ def install(tell: Teller) -> None:
 
 
 class Optimizers:
+    __slots__ = ("_inside", "_stepped", "_tell", "first")
+
     def __init__(self, tell: Teller) -> None:
         self._tell = tell
+        self._inside = tell.inside
         self._stepped = 0
         self.first: Any = None
         """The hook before a step, until there was one."""
@@ -50,7 +53,7 @@ class Optimizers:
 
     def after(self, optimizer: Any, args: object, kwargs: object) -> None:
         self._stepped += 1
-        loop = self._tell.loop
+        loop = self._inside.loop
         if loop is not None:
             if loop.number == NO_STEP or self.first is not None:
                 self._at_first(loop, optimizer)
