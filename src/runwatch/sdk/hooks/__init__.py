@@ -32,7 +32,7 @@ AUTO_HOOKS: Final = (
     ("accelerate.accelerator", "trainers.accelerate"),
     ("pytorch_lightning.trainer.trainer", "trainers.lightning"),
     ("lightning.pytorch.trainer.trainer", "trainers.lightning"),
-    ("deepspeed.runtime.engine", "trainers.deepspeed"),
+    ("deepspeed", "trainers.deepspeed"),
     ("keras", "trainers.keras"),
     ("ray.train", "trainers.ray_train"),
     ("jax", "jax_steps"),
