@@ -21,6 +21,7 @@ HOOKS: Final = (
     ("orbax.checkpoint", "checkpoint_orbax"),
     ("safetensors.torch", "checkpoint_safetensors"),
     ("torch", "compile_torch"),
+    ("tensorflow", "checkpoint_tensorflow"),
     ("jax", "compile_jax"),
 )
 
