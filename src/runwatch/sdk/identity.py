@@ -40,6 +40,9 @@ _WORLD_SIZE: Final[tuple[str, ...]] = (
 _LOCAL_RANK: Final = (
     "LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
 )  # fmt: skip
+_TRAINS: Final = ("chief", "master", "worker")
+"""The tasks of TensorFlow that train."""
+_RAY_WORKER: Final = "ray.train.v2._internal.execution.context"
 
 
 class Identity(NamedTuple):
@@ -280,22 +283,46 @@ def _moment_ns(moment: str) -> int | None:
 
 
 def _framework_rank(modules: Mapping[str, ModuleType]) -> tuple[int, int] | None:
-    """The rank from an initialised torch.distributed or JAX, without waking a device."""
+    """The rank from an initialised torch.distributed, JAX or Ray Train, without waking a device."""
     distributed: Any = modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
     state: Any = getattr(modules.get("jax._src.distributed"), "global_state", None)
     if state is not None and getattr(state, "client", None) is not None:
         return int(state.process_id), int(state.num_processes)
+    worker: Any = getattr(modules.get(_RAY_WORKER), "_train_context", None)
+    if worker is not None:
+        return int(worker.get_world_rank()), int(worker.get_world_size())
     return None
 
 
 def _environment_rank(environment: Mapping[str, str]) -> tuple[int, int]:
-    rank = _number(environment, _RANK) or 0
+    given = _number(environment, _RANK)
+    if given is None and (tensorflow := _tensorflow_rank(environment)) is not None:
+        return tensorflow
+    rank = given or 0
     sizes = _WORLD_SIZE
     if not environment.get("SLURM_PROCID"):  # an allocation for so many tasks, and not one of them
         sizes = tuple(name for name in sizes if name != "SLURM_NTASKS")
     return rank, max(_number(environment, sizes) or 1, rank + 1)
+
+
+def _tensorflow_rank(environment: Mapping[str, str]) -> tuple[int, int] | None:
+    """TF_CONFIG lists the processes of a job by what they do.  The chief comes before the workers;
+    parameter servers and evaluators are no ranks."""
+    config = _json(environment, "TF_CONFIG")
+    cluster, task = config.get("cluster"), config.get("task")
+    if not isinstance(cluster, dict) or not isinstance(task, dict):
+        return None
+    trains = {name: many for name, many in cluster.items() if name in _TRAINS}
+    index, kind = task.get("index"), task.get("type")
+    if not isinstance(kind, str) or kind not in trains or type(index) is not int or index < 0:
+        return None
+    sizes = {
+        name: len(many) if isinstance(many, list | dict) else 0 for name, many in trains.items()
+    }
+    before = 0 if kind != "worker" else sum(n for name, n in sizes.items() if name != "worker")
+    return before + index, max(sum(sizes.values()), before + index + 1)
 
 
 def _number(environment: Mapping[str, str], names: tuple[str, ...]) -> int | None:

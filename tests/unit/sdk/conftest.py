@@ -17,7 +17,7 @@ from tests.unit.leftovers import nothing_is_left
 
 _IDENTITY = ("RUN", "RANK", "WORLD_SIZE", "LOCAL_", "SLURM", "TORCHELASTIC", "GKE_DIAGON", "JOB",
              "OMPI", "PMI", "LWS_", "RAY_", "MASTER_", "PET_", "NODE_RANK", "GROUP_RANK",
-             "JAX_PROCESS", "TPU_")  # fmt: skip
+             "JAX_PROCESS", "TPU_", "TF_CONFIG")  # fmt: skip
 
 
 @pytest.fixture

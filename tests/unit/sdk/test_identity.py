@@ -238,3 +238,43 @@ def test_a_workload_on_gke_was_wanted_when_it_was_created() -> None:
 def test_where_nobody_tells_it_is_not_known() -> None:
     assert queued_at_ns({}) is None
     assert queued_at_ns({"SLURM_JOB_ID": "7", "SLURM_JOB_START_TIME": "1700000000"}) is None
+
+
+CLUSTER = {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]}
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"cluster": CLUSTER, "task": {"type": "chief", "index": 0}}, (0, 3)),
+        ({"cluster": CLUSTER, "task": {"type": "worker", "index": 1}}, (2, 3)),
+        ({"cluster": {"worker": ["b:1", "c:1"]}, "task": {"type": "worker", "index": 1}}, (1, 2)),
+        ({"cluster": CLUSTER, "task": {"type": "ps", "index": 0}}, (0, 1)),
+        ({"cluster": {"worker": 3}, "task": {"type": "worker", "index": 4}}, (4, 5)),
+        ({"cluster": CLUSTER, "task": {"type": ["worker"], "index": 1}}, (0, 1)),
+        ({"cluster": CLUSTER, "task": {"type": "worker", "index": "1"}}, (0, 1)),
+        ({"cluster": CLUSTER, "task": {"type": "worker", "index": -1}}, (0, 1)),
+        ({"cluster": CLUSTER}, (0, 1)),
+        ([], (0, 1)),
+    ],
+)
+def test_the_rank_of_a_worker_of_tensorflow(config: object, expected: tuple[int, int]) -> None:
+    found = who(TF_CONFIG=json.dumps(config))
+    assert (found.rank, found.world_size) == expected
+    assert tally.counts == {}
+
+
+def test_a_rank_comes_before_what_tensorflow_says() -> None:
+    config = json.dumps({"cluster": CLUSTER, "task": {"type": "worker", "index": 1}})
+    found = who(TF_CONFIG=config, RANK="0", WORLD_SIZE="2")
+    assert (found.rank, found.world_size) == (0, 2)
+
+
+def test_the_rank_of_a_worker_of_ray() -> None:
+    context = SimpleNamespace(get_world_rank=lambda: 3, get_world_size=lambda: 4)
+    module: Any = SimpleNamespace(_train_context=context)
+    name = "ray.train.v2._internal.execution.context"
+    found = identify("run", environment={}, modules={name: module})
+    assert (found.rank, found.world_size) == (3, 4)
+    module._train_context = None  # a driver has it imported, too
+    assert identify("run", environment={}, modules={name: module}).world_size == 1

@@ -12,6 +12,7 @@ import numpy
 import pytest
 
 import runwatch
+from runwatch.record import BEGIN
 from runwatch.sdk.guard import tally
 from runwatch.sdk.hooks.loggers.logged import is_number
 from runwatch.sdk.hooks.loggers.tensorboard import Folders
@@ -136,9 +137,7 @@ def test_tensorflows_summaries(monkeypatch: pytest.MonkeyPatch, story: Callable[
             assert "GPU" not in self.device, "nobody waits for a device"
             return numpy.float32(self.value)
 
-    experimental = SimpleNamespace(get_step=lambda: 7)
-    summary = SimpleNamespace(scalar=scalar, experimental=experimental)
-    stand_in(monkeypatch, "tensorflow", summary=summary)
+    summary = tensorflow(monkeypatch, scalar)
     runwatch.init("ours", auto=True)
     assert summary.scalar("loss", 0.5, step=3)
     assert summary.scalar("loss", data=Tensor(0.25, "/job:localhost/device:CPU:0"))
@@ -147,6 +146,99 @@ def test_tensorflows_summaries(monkeypatch: pytest.MonkeyPatch, story: Callable[
     assert (told.values("loss"), told.steps("loss")) == ([0.5, 0.25], [3, 7])
     assert told.values("far") == []
     assert len(written) == 3
+
+
+def tensorflow(monkeypatch: pytest.MonkeyPatch, scalar: Any, writer: Any = None) -> Any:
+    """As it is: what `tf.summary` offers comes from other modules, and from there again when
+    `tensorflow.summary` is imported."""
+
+    def create_file_writer_v2(logdir: str, max_queue: Any = None) -> Any:
+        return SimpleNamespace() if writer is None else writer(logdir)
+
+    ops = stand_in(
+        monkeypatch,
+        "tensorflow.python.ops.summary_ops_v2",
+        create_file_writer_v2=create_file_writer_v2,
+        _summary_state=SimpleNamespace(writer=None),
+    )
+    stand_in(monkeypatch, "tensorflow.python.summary.tb_summary", scalar=scalar)
+    summary = SimpleNamespace(
+        scalar=scalar,
+        create_file_writer=ops.create_file_writer_v2,
+        experimental=SimpleNamespace(get_step=lambda: 7),
+    )
+    train = SimpleNamespace(Checkpoint=type("Checkpoint", (TensorFlowCheckpoint,), METHODS))
+    stand_in(monkeypatch, "tensorflow", summary=summary, train=train)
+    return summary
+
+
+class TensorFlowCheckpoint:
+    def _write(self, prefix: str) -> str:
+        return prefix
+
+    def save(self, prefix: str) -> str:
+        return self._write(f"{prefix}-1")
+
+    def restore(self, path: str) -> str:
+        return path
+
+
+METHODS = {name: vars(TensorFlowCheckpoint)[name] for name in ("_write", "save", "restore")}
+
+
+class Writer:
+    def __init__(self, logdir: str) -> None:
+        self.logdir = logdir
+
+
+def test_writers_of_tensorflow_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch, story: Callable[[], Story]
+) -> None:
+    def scalar(name: str, data: Any, step: Any = None) -> bool:
+        return sys.modules["tensorflow.python.ops.summary_ops_v2"]._summary_state.writer is not None
+
+    summary = tensorflow(monkeypatch, scalar, Writer)
+    runwatch.init("ours", auto=True)
+    again: Any = sys.modules["tensorflow.python.summary.tb_summary"]  # `import tensorflow.summary`
+    state: Any = sys.modules["tensorflow.python.ops.summary_ops_v2"]
+    train, test = summary.create_file_writer("logs/train"), state.create_file_writer_v2("logs/test")
+    assert not summary.scalar("loss", 9.0, step=0)  # nobody writes it
+    for step in range(2):
+        state._summary_state.writer = train
+        summary.scalar("loss", 1.0, step=step)
+        state._summary_state.writer = test
+        again.scalar("loss", 2.0, step=step)
+    told = story()
+    assert told.values("train/loss") == [1.0, 1.0]
+    assert told.values("test/loss") == [2.0, 2.0]
+    assert told.values("loss") == []
+
+
+def test_numbers_of_tensorflows_summaries_count_its_loop(
+    monkeypatch: pytest.MonkeyPatch, story: Callable[[], Story]
+) -> None:
+    summary = tensorflow(monkeypatch, lambda name, data, step=None: True)
+    runwatch.init("ours", auto=True)
+    for step in range(6):
+        summary.scalar("loss", 1.0, step=step)
+        if step % 3 == 2:
+            summary.scalar("epoch_loss", 1.0, step=step // 3)  # which counts something else
+    told = story()
+    assert [n.step for n in told.numbers if n.metric == "step_seconds"] == [2, 3, 4, 5]
+    assert tally.counts == {}
+
+
+def test_checkpoints_of_tensorflow(
+    monkeypatch: pytest.MonkeyPatch, story: Callable[[], Story]
+) -> None:
+    tensorflow(monkeypatch, lambda name, data, step=None: True)
+    runwatch.init("ours", auto=True)
+    checkpoint = sys.modules["tensorflow"].train.Checkpoint()
+    assert checkpoint.save("kept") == "kept-1"
+    assert checkpoint._write("by a manager") == "by a manager"
+    assert checkpoint.restore("kept-1") == "kept-1"
+    begun = [edge.name for edge in story().edges if edge.edge == BEGIN]
+    assert begun == ["checkpoint_save", "checkpoint_save", "checkpoint_restore"]
 
 
 def test_which_values_are_numbers() -> None:

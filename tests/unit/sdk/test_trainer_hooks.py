@@ -12,6 +12,7 @@ import pytest
 from runwatch.record import BEGIN
 from runwatch.sdk import front
 from runwatch.sdk.guard import tally
+from runwatch.sdk.hooks import AUTO_HOOKS
 from runwatch.sdk.hooks.teller import Teller
 from runwatch.sdk.hooks.torch import ranks
 from runwatch.sdk.hooks.trainers import deepspeed, lightning, transformers
@@ -102,6 +103,10 @@ class DeepSpeedEngine:
         return load_dir, {}
 
 
+class Optimizer:
+    """Any one; hooks ask it for nothing."""
+
+
 class MonitorMaster:
     def __init__(self) -> None:
         self.written: list[Any] = []
@@ -110,16 +115,40 @@ class MonitorMaster:
         self.written += event_list
 
 
-def test_deepspeed(
-    tell: Teller, clock: FakeClock, story: Tell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class PipelineEngine(DeepSpeedEngine):
+    """Takes its batches itself, and never calls `step`."""
+
+    def train_batch(self) -> float:
+        self.clock.advance(2)
+        self.global_steps += 1
+        return 0.5
+
+    def eval_batch(self) -> float:
+        self.clock.advance(1)
+        return 0.25
+
+
+@pytest.fixture
+def installed(tell: Teller, monkeypatch: pytest.MonkeyPatch) -> None:
     install_module(monkeypatch, "deepspeed", __version__="0.18.2")
     for name in ("step", "save_checkpoint", "load_checkpoint"):  # pytest puts them back
         monkeypatch.setattr(DeepSpeedEngine, name, vars(DeepSpeedEngine)[name])
+    for name in ("train_batch", "eval_batch"):
+        monkeypatch.setattr(PipelineEngine, name, vars(PipelineEngine)[name])
     monkeypatch.setattr(MonitorMaster, "write_events", MonitorMaster.write_events)
     install_module(monkeypatch, "deepspeed.runtime.engine", DeepSpeedEngine=DeepSpeedEngine)
+    install_module(monkeypatch, "deepspeed.runtime.pipe.engine", PipelineEngine=PipelineEngine)
     install_module(monkeypatch, "deepspeed.monitor.monitor", MonitorMaster=MonitorMaster)
     deepspeed.install(tell)
+
+
+def test_deepspeed_is_looked_at_when_all_of_it_is_there() -> None:
+    """Its version is not yet known when its engine has just been imported."""
+    assert ("deepspeed", "trainers.deepspeed") in AUTO_HOOKS
+
+
+@pytest.mark.usefixtures("installed")
+def test_deepspeed(tell: Teller, clock: FakeClock, story: Tell) -> None:
     engine, monitor = DeepSpeedEngine(clock), MonitorMaster()
     for _ in range(6):
         engine.step()
@@ -132,9 +161,50 @@ def test_deepspeed(
     assert [n.step for n in steps] == [1, 2, 3]
     assert [n.value for n in steps[1:]] == [2.0, 2.0]
     assert told.values("Train/Samples/train_loss") == [0.5]
+    assert told.steps("Train/Samples/train_loss") == [3]
     begun = [edge.name for edge in told.edges if edge.edge == BEGIN and edge.name != "step"]
     assert begun == ["checkpoint_save", "checkpoint_restore"]
     assert tally.counts == {}
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_optimizer_inside_an_engine_counts_nothing(
+    tell: Teller, clock: FakeClock, story: Tell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, optimizer = DeepSpeedEngine(clock), Optimizer()
+    advance = clock.advance
+
+    def advance_and_update(seconds: float) -> None:
+        advance(seconds)
+        if tell.loop is not None:
+            tell.loop.updated(optimizer)
+
+    monkeypatch.setattr(clock, "advance", advance_and_update)
+    for _ in range(4):
+        engine.step()
+    assert tell.run is not None and tell.run._exhausted is None  # nobody knows whether it is over
+    told = story()
+    assert [n.step for n in told.numbers if n.metric == "step_seconds"] == [1, 2]
+
+
+@pytest.mark.usefixtures("installed")
+def test_one_of_several_engines_counts(clock: FakeClock, story: Tell) -> None:
+    policy, critic = DeepSpeedEngine(clock), DeepSpeedEngine(clock)
+    policy.micro_steps, policy.global_steps = 200, 100  # it goes on from a checkpoint
+    for _ in range(4):
+        policy.step()
+        critic.step()
+    told = story()
+    assert [n.step for n in told.numbers if n.metric == "step_seconds"] == [101, 102]
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_pipeline_of_deepspeed(clock: FakeClock, story: Tell) -> None:
+    engine = PipelineEngine(clock)
+    assert [engine.train_batch(), engine.train_batch(), engine.eval_batch()] == [0.5, 0.5, 0.25]
+    told = story()
+    assert [n.step for n in told.numbers if n.metric == "step_seconds"] == [1, 2]
+    assert [e.name for e in told.edges if e.edge == BEGIN and e.name != "step"] == ["evaluation"]
 
 
 # ── ranks that meet ───────────────────────────────────────────────────────────────────────────

@@ -21,6 +21,7 @@ HOOKS: Final = (
     ("orbax.checkpoint", "checkpoint_orbax"),
     ("safetensors.torch", "checkpoint_safetensors"),
     ("torch", "compile_torch"),
+    ("tensorflow", "checkpoint_tensorflow"),
     ("jax", "compile_jax"),
 )
 
@@ -32,9 +33,13 @@ AUTO_HOOKS: Final = (
     ("accelerate.accelerator", "trainers.accelerate"),
     ("pytorch_lightning.trainer.trainer", "trainers.lightning"),
     ("lightning.pytorch.trainer.trainer", "trainers.lightning"),
-    ("deepspeed.runtime.engine", "trainers.deepspeed"),
+    ("deepspeed", "trainers.deepspeed"),
     ("keras", "trainers.keras"),
     ("ray.train", "trainers.ray_train"),
+    ("ray.tune.tuner", "trainers.ray_driver"),
+    ("ray.train.v2.api.data_parallel_trainer", "trainers.ray_driver"),
+    ("ray.train._internal.session", "trainers.ray_worker"),
+    ("ray.train.v2._internal.execution.worker_group.worker", "trainers.ray_worker"),
     ("jax", "jax_steps"),
     ("grain._src.python.data_loader", "loader_grain"),
     ("orbax.checkpoint", "numbered"),

@@ -79,7 +79,7 @@ class Loop:
         "_begin", "_since", "inside", "is_open", "is_over", "by_batch", "leader", "run",
         "_expected", "_thread", "now", "number", "_asked", "_journal", "updates",
         "_updates_by_batch", "explicit", "_batch", "_offset", "_first", "_updates",
-        "_most_updates",
+        "_most_updates", "__weakref__",
     )  # fmt: skip
 
     def __init__(

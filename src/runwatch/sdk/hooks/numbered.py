@@ -1,8 +1,9 @@
 """Steps by what the program numbers: Orbax's `save(step)`, a logger's `step=`.
 
-For JAX loops that say nothing else of their steps.  A number that goes up by one, again and again,
-counts the loop; a step ends where its number is first said.  If the program counts epochs so, its
-steps are epochs.  Numbers that leave some out (a log line every 100 steps) tell nothing.
+For loops in JAX and TensorFlow that say nothing else of their steps.  A number that goes up by one,
+again and again, counts the loop; a step ends where its number is first said.  If the program counts
+epochs so, its steps are epochs.  Numbers that leave some out (a log line every 100 steps) tell
+nothing.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ def install(tell: Teller) -> None:
 
 
 @guarded("note the number of a step")
-def number(tell: Teller, who: str, step: Any) -> None:
-    """The program has said this step's number."""
-    if type(step) is not int or tell.beside or "jax" not in sys.modules:
+def number(tell: Teller, who: str, step: Any, *, of_loop: bool = False) -> None:
+    """The program has said this step's number.  `of_loop`: in a loop that has no other numbers."""
+    if type(step) is not int or tell.beside or not (of_loop or "jax" in sys.modules):
         return
     tell.begun()
     loop = tell.loop

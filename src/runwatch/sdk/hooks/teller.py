@@ -64,6 +64,8 @@ class Teller:
         """When a batch was asked for and came, before there was a run; in ticks."""
         self.evaluates = False
         """A framework says that it evaluates."""
+        self.directs = False
+        """Other processes train for this one, which is no part of their run."""
         self.done: set[str] = set()
         """What hooks have set that may be asked to set it again."""
         self._begin = begin
@@ -82,7 +84,8 @@ class Teller:
     @property
     def expects(self) -> bool:
         """There is no run yet, but there may be one."""
-        return not self.deaf and self.run is None and self._begin is not None
+        has_none = not self.deaf and self.run is None
+        return has_none and not self.directs and self._begin is not None
 
     @property
     def beside(self) -> bool:

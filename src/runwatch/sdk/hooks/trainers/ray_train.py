@@ -37,7 +37,7 @@ def install(tell: Teller) -> None:
             if not (tell.listens or tell.expects):
                 return function(*args, **kwargs)
             note(*args[:1], **{k: v for k, v in kwargs.items() if k == "metrics"})
-            has_checkpoint = kwargs.get("checkpoint") is not None
+            has_checkpoint = next(iter(args[1:2]), kwargs.get("checkpoint")) is not None
             return (saves if has_checkpoint else function)(*args, **kwargs)
 
         return report
