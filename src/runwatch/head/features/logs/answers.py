@@ -35,9 +35,11 @@ ROWS_BYTES: Final = 8 << 20
 LOOK_NS: Final = 1_500_000_000
 MOST_LOOKED_AT: Final = 20_000
 """An answer looks no longer, and reads no more records, if few of them are what is sought."""
-SEARCHED: Final = 8_000
+SEARCHED: Final = 32_000
 MOST_SEARCHED: Final = 512_000
 """So many records does the store search for a text at a time: at first, and when few hold it."""
+QUICK_NS: Final = LOOK_NS // 3
+"""It searches more at a time while that takes no longer; records may be large."""
 GAPS: Final = ("left_out_lines", "left_out_bytes")
 """An answer tells of all that was left out where it looked."""
 LONGEST_RECORD_NS: Final = 60_000_000_000
@@ -164,6 +166,7 @@ class _Walk:
             elif cursor is not None:
                 end = cursor.time_ns + 1 if end is None else min(cursor.time_ns + 1, end)
             passed = cursor.passed if cursor is not None else 0
+            asked_ns = self._clock.mono_ns()
             events = self._store.events(
                 self._run,
                 kinds=list(KINDS),
@@ -174,6 +177,7 @@ class _Walk:
                 most_bytes=ROWS_BYTES,
                 sought=sought,
             )
+            was_quick = self._clock.mono_ns() - asked_ns < QUICK_NS
             at = cursor.time_ns if cursor is not None else None
             skipped = 0
             fresh = 0
@@ -190,9 +194,9 @@ class _Walk:
             if sought is not None and self._is_late():
                 return
             rows = min(max(MORE * rows, ROWS), MOST_ROWS)
-            if sought is not None:
+            if sought is not None and was_quick:
                 sought = replace(sought, most=min(MORE * sought.most, MOST_SEARCHED))
-            elif len(found.entries) * (1 + MORE) < limit:
+            elif sought is None and len(found.entries) * (1 + MORE) < limit:
                 sought = self._sought
 
 

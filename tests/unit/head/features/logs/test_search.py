@@ -91,7 +91,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture(autouse=True)
 def little_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many stretches, also of a short log."""
+    """Many stretches, also of a short log, and none that a busy machine cuts short."""
+    monkeypatch.setattr(answers, "LOOK_NS", 3600 * 10**9)
+    monkeypatch.setattr(answers, "QUICK_NS", 3600 * 10**9)
     monkeypatch.setattr(answers, "ROWS", 20)
     monkeypatch.setattr(answers, "MOST_ROWS", 60)
     monkeypatch.setattr(answers, "SEARCHED", 30)
