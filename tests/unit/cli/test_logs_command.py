@@ -122,7 +122,7 @@ def test_following_a_search_does_not_search_everything_again() -> None:
         parser = argparse.ArgumentParser()
         logs.arguments(parser)
         end = f"{day}.3"
-        finds = [second], [], [again + 1], [], [again + 1, again + 2]
+        finds: list[list[int]] = [[second], [], [again + 1], [], [again + 1, again + 2]]
         head = Head(*((times, end) for times in finds))
         asked: Any = logs._Asked(
             cast(Any, head), {"run": "r", "name": "n"}, parser.parse_args(["n", *words])

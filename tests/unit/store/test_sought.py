@@ -44,7 +44,7 @@ def check(store: Store, what: Sought, *, newest_first: bool, limit: int | None) 
     """Ask stretch by stretch; how many events were left out."""
     how: dict[str, Any] = {"kinds": ["console", "exception"], "newest_first": newest_first}
     every = store.events(RUN, **how)
-    came, edge = list[EventRow](), dict[str, int]()
+    came, edge = list[EventRow](), dict[str, Any]()
     while True:
         part = store.events(RUN, **how, **edge, sought=what, limit=limit)
         if not part:
