@@ -25,7 +25,7 @@ from trial import HERE, PEERS_PYTHON, Options
 
 NAMES = (
     "imports", "cli", "launching", "scalar", "sigkill", "loop", "hooked", "ingest", "devices",
-    "agent", "goodput", "first_answer", "stacks", "profiles", "hangs", "growth",
+    "agent", "goodput", "first_answer", "searching", "stacks", "profiles", "hangs", "growth",
 )  # fmt: skip
 STORE = "store"
 """Stands by itself: it prints its own tables."""

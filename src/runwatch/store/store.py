@@ -100,6 +100,26 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
+class Sought:
+    """Events that may hold a text, and where they are among the others.
+
+    A store looks at the next `most` events or so.  Of these it returns all events of each time at
+    which one may hold the text, and those of the first and of the last time.  So whoever counts the
+    events of a time counts all of them, and the last one tells how far the store has looked.
+    """
+
+    text: str
+    """In a text of the body, whole."""
+    any_case: bool
+    """Letters match as with `re.IGNORECASE`."""
+    kinds: Sequence[str]
+    """Events of these kinds are looked at so; of other kinds, each one may hold the text."""
+    or_fields: Sequence[str] = ()
+    """Those whose body has one of these fields are returned, too."""
+    most: int = 100_000
+
+
+@dataclass(frozen=True, slots=True)
 class Tally:
     """A summary of a journal's records: two equal ones were made of the same records."""
 
@@ -234,12 +254,14 @@ class Store(Protocol):
         most_bytes: int | None = None,
         of_each: int | None = None,
         about: Sequence[JournalId] | None = None,
+        sought: Sought | None = None,
     ) -> list[EventRow]:
         """Events by time; at most `limit`, with bodies of `most_bytes` together, but at least one.
 
         `of_each`: only this many newest events per journal and kind (`AGENTS_SAY` times as many
         for an agent), so that no journal can flood an answer.
         `about`: only events whose body names one of these as its `journal`.
+        `sought`: only events at whose time one may hold a text, in the next stretch.
         """
         ...
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from runwatch.cli.__main__ import main
+from runwatch.cli.commands import logs
 from tests.integration.sdk_programs import program_environment, run_program, start_program
 
 PROGRAM = """
@@ -98,6 +100,37 @@ def test_a_run_without_lines_says_how_to_get_some(
     run_program("import runwatch; runwatch.init('silent').log(loss=1.0)", tmp_path)
     assert main(["logs", "silent", "--dir", str(tmp_path)]) == 0
     assert "runwatch exec" in capsys.readouterr().err
+
+
+class Head:
+    """Answers with the pages of a log whose one find is old."""
+
+    def __init__(self, *pages: tuple[list[int], str]) -> None:
+        self.asked: list[str] = []
+        self._pages = iter(pages)
+
+    def get(self, path: str, **query: Any) -> Any:
+        self.asked.append(query["after"])
+        times, newer = next(self._pages, ([], query["after"]))
+        entries = [{"id": str(time_ns), "time_ns": time_ns} for time_ns in times]
+        return {"entries": entries, "newer": newer, "ranks": [0]}
+
+
+def test_following_a_search_does_not_search_everything_again() -> None:
+    day, hour, second = 86_400 * 10**9, 3600 * 10**9, 10**9
+    for words, again in (["--grep", "rare"], day - hour - 20 * second), (["--all"], 0):
+        parser = argparse.ArgumentParser()
+        logs.arguments(parser)
+        end = f"{day}.3"
+        finds: list[list[int]] = [[second], [], [again + 1], [], [again + 1, again + 2]]
+        head = Head(*((times, end) for times in finds))
+        asked: Any = logs._Asked(
+            cast(Any, head), {"run": "r", "name": "n"}, parser.parse_args(["n", *words])
+        )
+        assert [entry["id"] for entry in asked.first()] == [str(second)]
+        for new in (again + 1, again + 2):
+            assert [entry["id"] for entry in asked.news()] == [str(new)], "each entry once"
+        assert head.asked == ["0.0", end, f"{again}.0", end, f"{again}.0", end]
 
 
 def test_follow_ends_with_the_run(tmp_path: Path) -> None:

@@ -33,6 +33,9 @@ PAGE: Final = 2_000
 REFRESH_SECONDS: Final = 1.0
 OVERLAP_NS: Final = 20_000_000_000
 """Other hosts' lines may arrive this much later, and are not missed by those who follow."""
+SEARCHED_AGAIN_NS: Final = 3600 * 10**9
+"""Who follows a search is told of what arrives this much later, too; most lines are passed over
+there.  To search all since the last find again, each time, would take long where finds are rare."""
 ECHO_NS: Final = 5_000_000_000
 """An interpreter prints a traceback within this time of our record of it."""
 STREAMS: Final = ("out", "err", "both", "exception")
@@ -120,6 +123,8 @@ class _Asked:
         }
         self.is_filtered = any(value is not None for value in self._filter.values())
         self._newest_ns = self._filter["since"] or 0
+        self._reached_ns = 0
+        """The time of the newest record that was looked at."""
         self._seen: dict[str, int] = {}
 
     def is_running(self) -> bool:
@@ -135,16 +140,22 @@ class _Asked:
 
     def news(self) -> list[Entry]:
         """What is stored since, in order; the newest stretch is looked at again."""
-        after = f"{max(self._newest_ns - OVERLAP_NS, 0)}.0"
+        after = f"{self._again_ns()}.0"
         found = [entry for entry in self._onward(after) if entry["id"] not in self._seen]
         self._note(found)
         return found
+
+    def _again_ns(self) -> int:
+        newest_ns = self._newest_ns
+        if self._filter["grep"]:
+            newest_ns = max(newest_ns, self._reached_ns - SEARCHED_AGAIN_NS)
+        return max(newest_ns - OVERLAP_NS, 0)
 
     def _note(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             self._newest_ns = max(self._newest_ns, entry["time_ns"])
             self._seen[entry["id"]] = entry["time_ns"]
-        old = self._newest_ns - 2 * OVERLAP_NS
+        old = self._again_ns() - OVERLAP_NS
         self._seen = {id: time_ns for id, time_ns in self._seen.items() if time_ns >= old}
 
     def _onward(self, after: str) -> Iterator[Entry]:
@@ -171,6 +182,8 @@ class _Asked:
             f"{self._path}/logs", **{"limit": PAGE, **self._filter, **cursor}
         )
         self.ranks = len(page["ranks"])
+        if page["newer"] is not None:
+            self._reached_ns = max(self._reached_ns, int(page["newer"].partition(".")[0]))
         return page
 
 

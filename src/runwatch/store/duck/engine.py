@@ -49,6 +49,7 @@ from runwatch.store.store import (
     PointColumns,
     Replay,
     Retention,
+    Sought,
     Statistic,
     StoreHealth,
     Wanted,
@@ -373,6 +374,7 @@ class DuckStore:
         most_bytes: int | None = None,
         of_each: int | None = None,
         about: Sequence[JournalId] | None = None,
+        sought: Sought | None = None,
     ) -> list[EventRow]:
         number = None if run is None else self._catalog.find_run(run)
         if (run is not None and number is None) or kinds == []:
@@ -394,6 +396,7 @@ class DuckStore:
                 about=about,
                 mentions=self._named.about(kinds, about) if about is not None and kinds else None,
                 without=self._catalog.deletions.hidden() if run is None else (),
+                sought=sought,
             )
         )
         return [self._catalog.event_row(*row) for row in heeded(rows)]

@@ -43,8 +43,9 @@ from runwatch.store.duck.pages import (
 )
 from runwatch.store.duck.pieces import Row
 from runwatch.store.duck.reduction import Cells, Columns
+from runwatch.store.duck.sought import condition
 from runwatch.store.entries import Integers
-from runwatch.store.store import PointColumns, Statistic
+from runwatch.store.store import PointColumns, Sought, Statistic
 
 _MANY_ROWS: Final = 2_000
 _SOME_ROWS: Final = 64
@@ -279,11 +280,13 @@ class Reader:
         about: Sequence[str] | None = None,
         mentions: Sequence[Mention] | None = None,
         without: Sequence[int] = (),
+        sought: Sought | None = None,
     ) -> list[Row]:
         """`most_bytes`: a limit for the bodies together, which cuts rows like `limit`.  `without`:
         leave out these runs.  `of_each`: only this many newest rows per journal and kind, and not
         more bytes than `crowds.py` allows.  `about`: only events whose body names one of these
-        journals.  `mentions`: where those events are, if known; only these are looked at."""
+        journals.  `mentions`: where those events are, if known; only these are looked at.
+        `sought`: only events at whose time one may hold a text."""
         if mentions is not None and not mentions:
             return []
         blocks = [
@@ -307,6 +310,8 @@ class Reader:
             times = sorted({mention.time_ns for mention in mentions})
             where += f" AND time_ns BETWEEN {times[0]} AND {times[-1]}"
             where += f" AND time_ns IN ({', '.join(map(str, times))})"
+        if sought is not None:
+            where += self._sought(sought, where, blocks, parameters, limit, way)
 
         def is_crowded(of_each: int) -> bool:
             if mentions is not None:
@@ -377,6 +382,47 @@ class Reader:
             if last_time is None or last_time[0] is None
             else f" AND time_ns {compares} {last_time[0]}"
         )
+
+    def _sought(
+        self,
+        sought: Sought,
+        where: str,
+        blocks: Sequence[Block],
+        parameters: dict[str, Any],
+        limit: int | None,
+        way: str,
+    ) -> str:
+        """A condition on time that holds for all events at whose time one may hold the text, and
+        for those of the first and of the last time that was looked at."""
+        first, last, beyond = ("min", "max", ">") if way == "ASC" else ("max", "min", "<")
+
+        def edge(which: str, rows: str) -> int | None:
+            ((time_ns,),) = self._connection.execute(
+                f"SELECT {which}(time_ns) FROM ({rows})", parameters
+            ).fetchall()
+            return None if time_ns is None else int(time_ns)
+
+        begins = edge(first, self._source("events", "time_ns", where, blocks))
+        if begins is None:
+            return ""
+        where += f" AND time_ns {beyond} {begins}"
+        next_ones = self._source("events", "time_ns", where, blocks)
+        ends = edge(last, f"{next_ones} ORDER BY time_ns {way} LIMIT {sought.most}")
+        if ends is None:
+            return f" AND time_ns = {begins}"
+        low, high = sorted((begins, ends))
+        where += f" AND time_ns BETWEEN {low} AND {high}"
+        held = dict(parameters)
+        query = self._source("events", "time_ns", f"{where} AND {condition(sought, held)}", blocks)
+        query = f"SELECT DISTINCT time_ns FROM ({query}) ORDER BY time_ns {way}"
+        enough = None if limit is None else max(limit, 1)
+        query += "" if enough is None else f" LIMIT {enough}"
+        times = [time_ns for (time_ns,) in self._connection.execute(query, held).fetchall()]
+        if len(times) != enough:  # else the answer ends before
+            times.append(ends)
+        low, high = sorted((begins, times[-1]))
+        within = f" AND time_ns BETWEEN {low} AND {high}"
+        return f"{within} AND time_ns IN ({', '.join(map(str, [begins, *times]))})"
 
     def named(self, kinds: Sequence[str]) -> list[Row]:
         """Every event of these kinds that names a journal, with the columns of `named.py`."""
