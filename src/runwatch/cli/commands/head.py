@@ -24,7 +24,7 @@ from runwatch.terminal import log_to_stderr
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dir", type=Path, help="directory of the store (default $RUNWATCH_DIR)")
     parser.add_argument("--bind", help="address to listen on (default 127.0.0.1)")
-    parser.add_argument("--http-port", type=int, help="port for people (default 8090)")
+    parser.add_argument("--http-port", "--port", type=int, help="port for people (default 8090)")
     parser.add_argument("--grpc-port", type=int, help="port for agents (default 8091)")
     parser.add_argument(
         "--grpc-address",

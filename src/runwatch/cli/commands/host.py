@@ -29,7 +29,9 @@ from runwatch.settings import load
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("where", metavar="DIR|URL", help="directory or URL of the profiles")
-    parser.add_argument("--port", type=int, dest="http_port", help="default 8090; 0 = any free one")
+    parser.add_argument(
+        "--port", "--http-port", type=int, dest="http_port", help="default 8090; 0 = any free one"
+    )
     parser.add_argument("--bind", help="address to listen on (default 127.0.0.1)")
     token_options(parser)
     parser.add_argument("--base-path", help="path under which a proxy serves it: /team/x")

@@ -23,7 +23,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "dir", nargs="?", type=Path, metavar="DIR", help="default $RUNWATCH_DIR or ~/.runwatch"
     )
-    parser.add_argument("--port", type=int, dest="http_port", help="default 8090; 0 = any free one")
+    parser.add_argument(
+        "--port", "--http-port", type=int, dest="http_port", help="default 8090; 0 = any free one"
+    )
     parser.add_argument("--bind", help="address to listen on (default 127.0.0.1)")
     token_options(parser)
     parser.add_argument("--base-path", help="path under which a proxy serves it: /team/x")
