@@ -252,6 +252,7 @@ def loops(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return ran(LOOPS, tmp_path_factory.mktemp("loops"), hooks=False)
 
 
+@pytest.mark.xdist_group("hooked loops")
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_loop_has_as_many_steps_as_it_takes(name: str, loops: Ran) -> None:
     assert (loops.code, loops.err) == (0, "")
@@ -267,6 +268,7 @@ def test_a_loop_has_as_many_steps_as_it_takes(name: str, loops: Ran) -> None:
     assert len(told.values("data_wait_seconds")) == waits
 
 
+@pytest.mark.xdist_group("hooked loops")
 @needs("accelerate")
 def test_what_accelerate_logs_and_saves_is_told(loops: Ran) -> None:
     (told,) = (s for s in loops.stories if s.bodies("run_start")[0]["name"] == "accelerate")
