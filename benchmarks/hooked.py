@@ -6,14 +6,17 @@ A PyTorch loop of steps of about 5 ms: a batch from a data loader, a matrix prod
 that steps.  In one process with a run, blocks of ten steps alternate between bare and hooked; the
 first steps of each block are not counted.  The estimator is that of `loop.py`: each pair of
 neighbouring blocks gives one ratio of their best steps.  Beside it: what the calls that hooks sit
-in take more, in the median.  The last case has no hooks in either kind of block: what it shows is
-noise.  Times are CPU times of the thread.
+in take more: the median of all hooked steps less that of all bare ones.  (A median of each block
+has ten steps, and a processor that changes its speed between two blocks decides it.)  The last case
+has no hooks in either kind of block: what it shows is noise.  Times are CPU times of the thread,
+which stays on one processor: on another one all caches are cold.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
 import statistics
 import subprocess
 import sys
@@ -117,8 +120,10 @@ class Switch:
 
 def compare(program: Program, pairs: int, *, hooked: bool) -> dict[str, float]:
     switch = Switch()
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     program.block()
-    ratios, more, steps = [], [], []
+    ratios, steps = [], []
+    calls: dict[bool, list[int]] = {True: [], False: []}
     for pair in range(pairs):
         notes = {}
         # Which comes first changes, so that a drift of the machine cancels.
@@ -128,16 +133,17 @@ def compare(program: Program, pairs: int, *, hooked: bool) -> dict[str, float]:
                 switch.on()
             notes[with_hooks] = program.block()
         best = {kind: min(total for total, _ in note) for kind, note in notes.items()}
-        calls = {kind: statistics.median(c for _, c in note) for kind, note in notes.items()}
         ratios.append(best[True] / best[False])
-        more.append(calls[True] - calls[False])
+        for kind, note in notes.items():
+            calls[kind] += [inside for _, inside in note]
         steps += [total for total, _ in notes[False]]
     switch.off()
+    more = statistics.median(calls[True]) - statistics.median(calls[False])
     return {
         "ratio": statistics.median(ratios),
         "error": 1.2533 * statistics.stdev(ratios) / math.sqrt(len(ratios)),
-        "calls_us": statistics.median(more) / 1e3,
-        "calls_share": statistics.median(more) / statistics.median(steps),
+        "calls_us": more / 1e3,
+        "calls_share": more / statistics.median(steps),
         "step_ms": statistics.median(steps) / 1e6,
     }
 
