@@ -48,23 +48,42 @@ LEAST_WAIT_NS: Final = 50_000
 
 
 class Inside:
-    """What the next batch of a loader needs to know, in one place in memory."""
+    """What is asked and told for every batch and every update, in one place in memory."""
 
-    __slots__ = ("is_over", "iterator", "loop", "run", "until", "waits")
+    __slots__ = (
+        "is_over", "iterator", "loop", "quick", "run", "since", "thread", "until", "updates",
+        "waits",
+    )  # fmt: skip
 
     def __init__(self) -> None:
+        self.run: Run | None = None
+        self.loop: Loop | None = None
+        self.forget()
+
+    def forget(self) -> None:
         self.iterator = 0
         """The id of the loader's iterator that brings the batches of the open step, and of the next
         one; 0: there is no such, or something else may have begun since."""
-        self.is_over = False
-        """The open step's work is done: the next batch begins another."""
         self.waits = self.until = 0
         """How long was waited for batches that nobody has told yet, and until when; in ticks."""
-        self.run: Run | None = None
-        self.loop: Loop | None = None
+        self.quick = False
+        """An update of an optimizer ends the open step's work, and means nothing else."""
+        self.is_over = False
+        """The open step's work is done; it ends when something else begins."""
+        self.since = 0
+        """When; or where the next step begins if nothing is seen of it but its end."""
+        self.updates = 0
+        """Of the optimizers that count, in all."""
+        self.thread = 0
+        """The thread whose optimizers count."""
+
+    def serve(self, run: Run, loop: Loop) -> None:
+        self.forget()
+        self.run, self.loop = run, loop
 
     def leave(self) -> None:
-        self.iterator, self.run, self.loop = 0, None, None
+        self.forget()
+        self.run = self.loop = None
 
 
 class Loop:
@@ -76,10 +95,9 @@ class Loop:
     """
 
     __slots__ = (  # those first that every call uses
-        "_begin", "_since", "inside", "is_open", "is_over", "by_batch", "leader", "run",
-        "_expected", "_thread", "now", "number", "_asked", "_journal", "updates",
-        "_updates_by_batch", "explicit", "_batch", "_offset", "_first", "_updates",
-        "_most_updates", "__weakref__",
+        "_begin", "_asked", "_expected", "_journal", "by_batch", "inside", "is_open", "number",
+        "run", "now", "leader", "_updates_by_batch", "explicit", "_batch", "_offset", "_first",
+        "_updates", "_most_updates", "__weakref__",
     )  # fmt: skip
 
     def __init__(
@@ -87,8 +105,7 @@ class Loop:
     ) -> None:
         self.run = run
         self.inside = inside or Inside()
-        self.inside.run, self.inside.loop = run, self
-        self.inside.iterator = self.inside.waits = 0
+        self.inside.serve(run, self)
         self.now: Final = tick_of(run._clock)
         self.leader = ""
         self.explicit = False
@@ -96,28 +113,29 @@ class Loop:
         self.number = NO_STEP
         """Of the open step, else of the last one."""
         self.is_open = False
-        self.is_over = False
-        """The open step's work is done; it ends when something else begins."""
         self.by_batch = False
         """The open step began with a batch."""
         self._begin = self._asked = 0
-        self._since = 0
-        """Where the next step begins if nothing is seen of it but its end."""
         self._batch = batch
         """When a batch was asked for, and came, that no step is known of yet."""
         self._offset = 0
         """Steps of earlier loops."""
         self._journal: JournalWriter | None = None
         self._expected = run._step
-        self._thread = 0
-        """The thread whose optimizers count."""
         self._first: ref[object] = ref(_Nobody())
         """The optimizer that steps began with.  One that is gone was there for an inner loop."""
-        self.updates = 0
-        """Of the optimizers that count, in all."""
         self._updates_by_batch = 0
+        """Those of `quick` do not count here: each is the first."""
         self._updates = self._most_updates = 0
         """Since the first optimizer stepped, and the most that there were; without a loader."""
+
+    @property
+    def is_over(self) -> bool:
+        return self.inside.is_over
+
+    @property
+    def updates(self) -> int:
+        return self.inside.updates
 
     # ── who tells ─────────────────────────────────────────────────────────────────────────────
 
@@ -131,14 +149,13 @@ class Loop:
             return True
         if self.leader and _precedence(source) <= _precedence(self.leader):
             return False
-        self.leader = source
+        self.leader, self.inside.quick = source, False
         return True
 
     def silence(self) -> None:
         """The program tells its steps itself."""
         self.explicit = True
-        self.is_open = self.is_over = False
-        self.inside.iterator = 0
+        self._shut()
 
     def begins(self, source: str, after: int) -> bool:
         """Its loop begins, after this many steps; whether it tells the steps.
@@ -161,7 +178,7 @@ class Loop:
         if source == self.leader and self.leads(source):
             if self.is_over:
                 self._close(self.now())
-            self.leader = ""
+            self.leader, self.inside.quick = "", False
 
     # ── what a trainer says ───────────────────────────────────────────────────────────────────
 
@@ -182,9 +199,9 @@ class Loop:
             return
         at = self.now()
         if self.is_open and self.is_over:  # it was not seen to begin
-            self._close(self._since)
+            self._close(self.inside.since)
         if not self.is_open:
-            self._open_with_batch(number, self._since or at)
+            self._open_with_batch(number, self.inside.since or at)
         elif number is not None:
             self._rename(number + self._offset)
         self._done(at)
@@ -195,33 +212,17 @@ class Loop:
 
     def begins_at(self, at: int) -> None:
         """An optimizer steps for the first time; nothing else is known of its step."""
-        self._since = self._since or at
-
-    def updated(self, optimizer: object) -> None:
-        """It has stepped."""
-        if (  # nearly always
-            self.by_batch
-            and self.is_open
-            and self.leader is OPTIMIZERS
-            and self.run._step == self._expected
-            and get_ident() == self._thread
-            and self._updates_by_batch < MANY - 1
-        ):
-            self.updates += 1
-            self._updates_by_batch += 1
-            self._since = self.now()
-            self.is_over = self.inside.is_over = True
-        else:
-            self._updated(optimizer)
+        self.inside.since = self.inside.since or at
 
     @guarded("note that an optimizer has stepped", quiet=True)
-    def _updated(self, optimizer: object) -> None:
-        me = get_ident()
-        self._thread = self._thread or me
-        if me != self._thread or not self.leads(OPTIMIZERS):
+    def updated(self, optimizer: object) -> None:
+        """It has stepped."""
+        inside, me = self.inside, get_ident()
+        inside.thread = inside.thread or me
+        if me != inside.thread or not self.leads(OPTIMIZERS):
             return
         at = self.now()
-        self.updates += 1
+        inside.updates += 1
         if not self.is_open and self._batch[1]:
             self._open_with_batch(None, at)
         if self.is_open and self.by_batch:
@@ -230,8 +231,9 @@ class Loop:
             self._updated_alone(optimizer, at)
 
     def _updated_by_batch(self, at: int) -> None:
-        self._updates_by_batch += 1
+        self._updates_by_batch = max(self._updates_by_batch, int(self.is_over)) + 1
         self._done(at)
+        self.inside.quick = True
         if self._updates_by_batch >= MANY:
             self._close(at)
 
@@ -244,8 +246,8 @@ class Loop:
             if self._updates:
                 self._most_updates = max(self._most_updates, self._updates)
             if self.is_open:
-                self._close(self._since)
-            self._open(self._next(), self._since or at, 0)
+                self._close(self.inside.since)
+            self._open(self._next(), self.inside.since or at, 0)
             self._updates = 1
         else:
             self._updates += 1
@@ -258,16 +260,15 @@ class Loop:
 
     def _done(self, at: int) -> None:
         """So is the open step's work, as far as is known."""
-        self._since = at
-        self.is_over = self.inside.is_over = True
+        self.inside.since, self.inside.is_over = at, True
 
     # ── what a loader does, in the thread that takes the steps ────────────────────────────────
 
     def batch(self, asked: int, came: int) -> None:
         """It was asked for, and came."""
-        run, journal = self.run, self._journal
+        run, journal, inside = self.run, self._journal, self.inside
         if (  # nearly always
-            self.is_over
+            inside.is_over
             and self.by_batch
             and journal is not None
             and journal is run._writer
@@ -275,12 +276,12 @@ class Loop:
             and run._step == self._expected
         ):
             number, begin = self.number, self._begin
-            if self.inside.waits > (asked - begin) // SHARE:
+            if inside.waits > (asked - begin) // SHARE:
                 self.tell_waits()
             place_turn(run, journal, number, begin, self._asked, asked, came)
             self.number = self._expected = run._step = number + 1
             self._begin, self._asked = came, asked
-            self.is_over = self.inside.is_over = False
+            inside.is_over = False
             self._updates_by_batch = 0
         else:
             self._came(asked, came)
@@ -304,7 +305,7 @@ class Loop:
             self._close(asked)
         self.waited(asked, at)
         if not self.is_open:
-            self._since, self._batch = at, (0, 0)
+            self.inside.since, self._batch = at, (0, 0)
 
     def waited(self, asked: int, at: int) -> None:
         """For a batch, inside a step or where there is none.  Short waits are told together, also
@@ -325,8 +326,8 @@ class Loop:
 
     def pauses(self, at: int | None = None) -> None:
         """Something else begins than the next step: an evaluation, a save."""
-        if self.is_open and self.is_over and self._begin <= (at or self._since):
-            self._close(max(at or self.now(), self._since))
+        if self.is_open and self.is_over and self._begin <= (at or self.inside.since):
+            self._close(max(at or self.now(), self.inside.since))
 
     # ── telling ───────────────────────────────────────────────────────────────────────────────
 
@@ -335,7 +336,7 @@ class Loop:
         if self.inside.waits:
             self.tell_waits()
         if self.is_open and self.is_over and not self.explicit:
-            self._close(self.now() if self.by_batch else self._since)
+            self._close(self.now() if self.by_batch else self.inside.since)
 
     def _open_with_batch(self, number: int | None, at: int) -> None:
         asked, came = self._batch
@@ -343,7 +344,7 @@ class Loop:
 
     def _open(self, number: int, begin: int, asked: int) -> None:
         self.is_open, self.by_batch = True, bool(asked)
-        self.is_over = self.inside.is_over = False
+        self.inside.is_over = False
         self._begin, self._asked, self._batch, self._updates_by_batch = begin, asked, (0, 0), 0
         self._rename(number)
         run = self.run
@@ -357,14 +358,18 @@ class Loop:
         run = self.run
         if self.inside.waits > (at - self._begin) // SHARE:
             self.tell_waits()
-        self.is_open = self.is_over = False
-        self.inside.iterator = 0
-        self._since = at
+        self._shut()
+        self.inside.since = at
         journal = self._ready()
         if journal is not None:
             place_end(run, journal, self.number, self._begin, self._asked, at)
         if run._at_step is not None:
             run._at_step(self.number, False)
+
+    def _shut(self) -> None:
+        inside = self.inside
+        self.is_open = inside.is_over = inside.quick = False
+        inside.iterator = 0
 
     def _rename(self, number: int) -> None:
         if not -_LARGE < number < _LARGE:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import wraps
+from threading import get_ident
 from typing import Any, Final, ParamSpec, TypeVar
 
+from runwatch.clock import system_clock, tick_of
 from runwatch.record import NO_STEP
 from runwatch.sdk.guard import attempt, guarded
 from runwatch.sdk.hooks.loop import OPTIMIZERS, Loop
@@ -26,7 +28,7 @@ def install(tell: Teller) -> None:
     optimizers = Optimizers(tell)
     module: Any = sys.modules["torch.optim.optimizer"]
     optimizers.first = module.register_optimizer_step_pre_hook(optimizers.before)
-    after = module.register_optimizer_step_post_hook(optimizers.after)
+    after = module.register_optimizer_step_post_hook(optimizers.after_step())
     tell.at_the_end += [optimizers.forget_first, after.remove]
     scaler = getattr(sys.modules.get(_SCALER), "GradScaler", None)
     if scaler is not None:
@@ -34,12 +36,11 @@ def install(tell: Teller) -> None:
 
 
 class Optimizers:
-    __slots__ = ("_inside", "_stepped", "_tell", "first")
-
     def __init__(self, tell: Teller) -> None:
         self._tell = tell
-        self._inside = tell.inside
-        self._stepped = 0
+        self._now = tick_of(system_clock if tell.run is None else tell.run._clock)
+        self._others = 0
+        """Steps that were looked at closely."""
         self.first: Any = None
         """The hook before a step, until there was one."""
 
@@ -51,13 +52,32 @@ class Optimizers:
         if tell.loop is not None:
             tell.loop.begins_at(tell.loop.now())
 
-    def after(self, optimizer: Any, args: object, kwargs: object) -> None:
-        self._stepped += 1
-        loop = self._inside.loop
+    def after_step(self) -> Callable[[Any, object, object], None]:
+        """The hook after a step."""
+        inside, now, me, slowly = self._tell.inside, self._now, get_ident, self._after
+
+        def after(optimizer: Any, args: object, kwargs: object) -> None:
+            if inside.quick and not inside.is_over and me() == inside.thread:  # nearly always
+                inside.since = now()
+                inside.is_over = True
+                inside.updates += 1
+            else:
+                slowly(optimizer)
+
+        return after
+
+    def _after(self, optimizer: Any) -> None:
+        self._others += 1
+        loop = self._tell.loop
         if loop is not None:
             if loop.number == NO_STEP or self.first is not None:
                 self._at_first(loop, optimizer)
             loop.updated(optimizer)
+
+    @property
+    def _stepped(self) -> int:
+        """Grows with every step of an optimizer."""
+        return self._others + self._tell.inside.updates
 
     @guarded("note that an optimizer steps for the first time", quiet=True)
     def _at_first(self, loop: Loop, optimizer: Any) -> None:
@@ -76,7 +96,7 @@ class Optimizers:
             stepped = self._stepped
             result = function(*args, **kwargs)
             if stepped == self._stepped and len(args) > 1:
-                self.after(args[1], (), {})
+                self._after(args[1])
             return result
 
         return step
