@@ -18,6 +18,7 @@ from runwatch.interruption import let_pass
 from runwatch.record import NO_STEP
 
 if TYPE_CHECKING:
+    from runwatch.journal.writer import JournalWriter
     from runwatch.sdk.quick import QuickStep
 
 P = ParamSpec("P")
@@ -122,8 +123,8 @@ class Edge:
     """What the hot calls need.  A run is one; so is `Waiting`, before a run begins."""
 
     __slots__ = (
-        "_at_step", "_awaits_data", "_plans", "_point", "_points", "_quick", "_recordable",
-        "_series", "_step", "_thread",
+        "_at_step", "_awaits_data", "_step", "_thread", "_writer", "_plans", "_point", "_points",
+        "_quick", "_recordable", "_series",
     )  # fmt: skip
 
     _point: Callable[[int, float, int], None]
@@ -141,6 +142,8 @@ class Edge:
     """The thread that takes the steps; before the first step, the one that called `init`."""
     _awaits_data: bool
     """Whether that thread is waiting for a loader's next item."""
+    _writer: JournalWriter | None
+    """The journal of a run, while it is open."""
     _at_step: Callable[[int, bool], None] | None
     """Set while a profile is taken: called at each step's begin (True) and end (False)."""
 
@@ -149,6 +152,7 @@ class Edge:
         self._step = NO_STEP
         self._thread = get_ident()
         self._awaits_data = False
+        self._writer = None
         self._at_step = None
 
     def _forget_ids(self) -> None:

@@ -49,7 +49,8 @@ Place = mmap | bytearray
 # Native byte order: each word is stored in one go.  Used only where that is the journal's order.
 _put_begin = Struct("qqq").pack_into
 _put_end = Struct("qqqqq").pack_into
-_put_turn = Struct("qqqqqqqq").pack_into
+put_turn = Struct("qqqqqqqq").pack_into
+"""A step's end and the begin of the next one, in one go: 64 bytes."""
 _LARGE: Final = 1 << 62
 
 
@@ -154,34 +155,6 @@ def place_end(
         _put_end(journal._map, offset, STEP_END_HEAD, number, begin, asked, ended)
     else:
         _append(run, journal, step_end(number, begin, asked, ended))
-
-
-@undivided
-def place_turn(
-    run: Run,
-    journal: JournalWriter,
-    number: int,
-    begin: int,
-    asked: int,
-    ended: int,
-    next_begin: int,
-    put: Put = _put_turn,
-    end_head: int = STEP_END_HEAD,
-    begin_head: int = STEP_BEGIN_HEAD,
-) -> None:
-    """A step's end and the begin of the next one, in one go."""
-    offset = journal._offset  # from here to `put` there is no call, so it is one step
-    end = offset + 64
-    if ONE_THREAD_AT_A_TIME and end <= journal._plain_room:
-        journal._offset = end
-        journal._placed += 1
-        put(
-            journal._map, offset,
-            end_head, number, begin, asked, ended, begin_head, number + 1, next_begin,
-        )  # fmt: skip
-    else:
-        place_end(run, journal, number, begin, asked, ended)
-        place_begin(run, journal, number + 1, next_begin)
 
 
 @guarded("record a wait")

@@ -104,7 +104,6 @@ class Run(Stepping, Shown):
         self._directory = directory
         self._clock = clock
         self._pid, self._session = os.getpid(), os.getsid(0)
-        self._writer: JournalWriter | None = None
         self._lock = threading.RLock()
         self._opening = self._homeless = self._finishing = self._finished = False
         self._collected: tuple[str, ...] | None = None

@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING, Final
 from weakref import ref
 
 from runwatch.clock import tick_of
+from runwatch.journal.segment import STEP_BEGIN_HEAD, STEP_END_HEAD
+from runwatch.journal.undivided import undivided
+from runwatch.journal.writer import ONE_THREAD_AT_A_TIME
 from runwatch.record import NO_STEP
 from runwatch.sdk.guard import guarded
 from runwatch.sdk.kinds import DATA_LOADING
-from runwatch.sdk.quick import place_begin, place_end, place_span, place_turn
+from runwatch.sdk.quick import place_begin, place_end, place_span, put_turn
 from runwatch.sdk.step import DATA_WAIT_SECONDS, STEP, STEP_SECONDS
 
 if TYPE_CHECKING:
@@ -264,6 +267,7 @@ class Loop:
 
     # ── what a loader does, in the thread that takes the steps ────────────────────────────────
 
+    @undivided
     def batch(self, asked: int, came: int) -> None:
         """It was asked for, and came."""
         run, journal, inside = self.run, self._journal, self.inside
@@ -278,7 +282,19 @@ class Loop:
             number, begin = self.number, self._begin
             if inside.waits > (asked - begin) // SHARE:
                 self.tell_waits()
-            place_turn(run, journal, number, begin, self._asked, asked, came)
+            offset = journal._offset  # from here to `put_turn` there is no call, so it is one step
+            end = offset + 64
+            if ONE_THREAD_AT_A_TIME and end <= journal._plain_room:
+                journal._offset = end
+                journal._placed += 1
+                put_turn(
+                    journal._map, offset,
+                    STEP_END_HEAD, number, begin, self._asked, asked,
+                    STEP_BEGIN_HEAD, number + 1, came,
+                )  # fmt: skip
+            else:
+                place_end(run, journal, number, begin, self._asked, asked)
+                place_begin(run, journal, number + 1, came)
             self.number = self._expected = run._step = number + 1
             self._begin, self._asked = came, asked
             inside.is_over = False
