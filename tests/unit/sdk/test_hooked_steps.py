@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from runwatch.compat.goodput.log.recorder import GoodputRecorder
+from runwatch.journal.segment import MIN_SEGMENT_BYTES
 from runwatch.record import BEGIN, END
 from runwatch.sdk import front
 from runwatch.sdk.hooks.loop import MANY, OPTIMIZERS, Loop
@@ -31,6 +32,7 @@ def clock() -> FakeClock:
 @pytest.fixture
 def run(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("RUNWATCH_HOOKS", "off")
+    monkeypatch.setenv("RUNWATCH_SEGMENT_BYTES", str(MIN_SEGMENT_BYTES))
     return front.begin(identify("clocked"), lambda who: Run(who, clock=clock), {}, Run)
 
 
@@ -98,6 +100,17 @@ def test_gradients_of_several_batches_are_one_step(
     assert steps(told) == {0: 6.5, 1: 6.5}
     waits = [e.edge for e in told.edges if e.name == "data_loading"]
     assert waits == [BEGIN, END] * 6  # and the first of each step is the step's own
+
+
+def test_steps_go_on_where_a_segment_of_the_journal_ends(program: Program, story: Tell) -> None:
+    one, many = Optimizer(), 35_000
+    writer = program.loop.run._writer
+    assert writer is not None and many * 64 > 2 * writer.segment_bytes
+    for _ in range(many):
+        program.batch(0.001)
+        program.update(one, 0.004)
+    program.tell.finish_steps()
+    assert list(steps(story())) == list(range(many))
 
 
 @pytest.mark.parametrize("wait, spans", [(20e-6, 6), (100e-6, 25), (1e-3, 200)])
