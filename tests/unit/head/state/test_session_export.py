@@ -240,7 +240,7 @@ def each_sample_is_in_exactly_one_frame(
         store.close()
 
 
-@pytest.mark.parametrize("examples", [20, pytest.param(300, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("examples", [8, pytest.param(300, marks=pytest.mark.soak)])
 def test_each_sample_is_in_exactly_one_frame(examples: int) -> None:
     drawn = given(moments, st.sampled_from([100, 1000, 3000]), st.integers(1, 40))
     settings(max_examples=examples, deadline=None)(drawn(each_sample_is_in_exactly_one_frame))()
