@@ -23,7 +23,7 @@ from runwatch.views.life import Key
 _GOES_ON_NS: Final = 10_000_000_000
 # The ranks of one job begin within this time of each other.
 _TOGETHER_NS: Final = 30_000_000_000
-_REPLACES: Final = 1 << 62
+_REPLACES: Final = 1 << 62  # longer than any silence
 
 _TICK_NS: Final = 10_000_000
 # A program begins its run within this time of its own start: one attempt after it has read its data

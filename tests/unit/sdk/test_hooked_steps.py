@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 
@@ -13,6 +14,7 @@ from runwatch.record import BEGIN, END
 from runwatch.sdk import front
 from runwatch.sdk.hooks.loop import MANY, OPTIMIZERS, Loop
 from runwatch.sdk.hooks.teller import Teller
+from runwatch.sdk.hooks.torch.optim import Optimizers
 from runwatch.sdk.identity import identify
 from runwatch.sdk.run import Run
 from runwatch.testing import FakeClock, Story
@@ -266,6 +268,21 @@ def test_steps_that_the_program_takes_silence_the_hooks(
     program.tell.step_ended("transformers", 9)
     program.tell.finish_steps()
     assert steps(story()) == {0: 1.0, 1: 1.0, 2: 1.0}
+
+
+def test_steps_that_the_program_begins_to_take_later_silence_the_hooks(
+    run: Run, program: Program, story: Tell
+) -> None:
+    """Its optimizer steps inside them, as one did in the steps that hooks told."""
+    one, stepped = Optimizer(), Optimizers(program.tell).after_step()
+    for number in range(6):
+        program.batch(0.5)
+        program.clock.advance(1)
+        with run.step(number + 50) if number > 3 else nullcontext():
+            stepped(one, (), {})
+    program.no_more()
+    program.tell.finish_steps()
+    assert story().steps("step_seconds") == [0, 1, 2, 3, 54, 55]
 
 
 def test_steps_that_a_goodput_recorder_tells_silence_the_hooks(

@@ -44,8 +44,8 @@ _LARGE: Final = 1 << 62
 WAIT_NS: Final = 1_000_000
 """Waits inside steps are told once they sum up to this."""
 SHARE: Final = 8
-"""At the end of a step also if they are more than this part of it: else they are told with those of
-later steps."""
+"""At the end of a step also if they are more than one part in so many of it; else they are told
+with those of later steps."""
 LEAST_WAIT_NS: Final = 50_000
 """Where no step follows, from here on."""
 
@@ -372,6 +372,9 @@ class Loop:
 
     def _close(self, at: int) -> None:
         run = self.run
+        if run._step != self._expected:  # the program has begun to take its steps itself
+            self.silence()
+            return
         if self.inside.waits > (at - self._begin) // SHARE:
             self.tell_waits()
         self._shut()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -207,6 +208,17 @@ class Teller:
             if vars(place).get(name) is original:
                 setattr(place, name, replacement)
                 self.at_the_end.append(partial(_restore, place, name, replacement, original))
+
+    def replace_in(
+        self, module: str, kind: str, name: str, wrap: Callable[..., Callable[..., Any]]
+    ) -> None:
+        """Wrap a method of a class, `wrap(tell, function)`, where this version of the framework has
+        it.  Once, however often that is asked for."""
+        owner: Any = getattr(sys.modules.get(module), kind, None)
+        place = f"{module}.{kind}.{name}"
+        if name in vars(owner or object) and place not in self.done:
+            self.done.add(place)
+            self.replace(name, [owner], partial(wrap, self))
 
     def spanned(self, kind: str, function: Callable[P, R]) -> Callable[P, R]:
         """`function` in a span: it shows while it runs, even if it never ends."""

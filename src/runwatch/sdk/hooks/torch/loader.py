@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import partial, wraps
-from threading import get_ident, main_thread
+from threading import get_ident
 from typing import Any, Final, NamedTuple
 from weakref import ref
 
@@ -48,7 +48,6 @@ class Loaders:
         self._tell = tell
         self._trains = trains
         self._now = tick_of(system_clock if tell.run is None else tell.run._clock)
-        self._main = main_thread().ident
         self._evaluation: Span | None = None
         self._evaluated_by: ref[Any] | None = None
         self._pass = Pass()

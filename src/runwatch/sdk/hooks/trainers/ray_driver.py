@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, Final
 
 from runwatch.sdk.hooks.teller import Teller
@@ -22,10 +21,7 @@ _CALLS: Final = (
 
 def install(tell: Teller) -> None:
     for module, kind, name in _CALLS:
-        owner: Any = getattr(sys.modules.get(module), kind, None)
-        if name in vars(owner or object) and f"{kind} of Ray" not in tell.done:
-            tell.done.add(f"{kind} of Ray")
-            tell.replace(name, [owner], partial(_around, tell))
+        tell.replace_in(module, kind, name, _around)
 
 
 def _around(tell: Teller, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,9 +7,8 @@ before that, since another has failed, says so.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from functools import partial, wraps
+from functools import wraps
 from threading import get_ident
 from types import TracebackType
 from typing import Any, Final
@@ -24,15 +23,9 @@ SESSION: Final = "ray.train._internal.session"
 
 
 def install(tell: Teller) -> None:
-    for module, kind, name, wrap in (
-        (WORKER, "ThreadRunner", "run", _around_run),
-        (WORKER, "RayTrainWorker", "shutdown", _around_shutdown),
-        (SESSION, "_TrainSession", "start", _around_start),
-    ):
-        owner: Any = getattr(sys.modules.get(module), kind, None)
-        if name in vars(owner or object) and f"{kind} of Ray" not in tell.done:
-            tell.done.add(f"{kind} of Ray")
-            tell.replace(name, [owner], partial(wrap, tell))
+    tell.replace_in(WORKER, "ThreadRunner", "run", _around_run)
+    tell.replace_in(WORKER, "RayTrainWorker", "shutdown", _around_shutdown)
+    tell.replace_in(SESSION, "_TrainSession", "start", _around_start)
 
 
 def _around_run(tell: Teller, function: Callable[..., Any]) -> Callable[..., Any]:
