@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamps
+# Unmodified programs of others that have the names of our drop-ins: tests put this folder on a path.
+ORIGINALS := $(VENV)/originals
 # Tests also wait: one worker more than there are processors may be faster.
 WORKERS ?= 2
 
@@ -98,6 +100,7 @@ $(STAMP)/test: $(STAMP)/run dropin/pyproject.toml
 	@$(BIN)/python -m pip install --progress-bar on -q "pip>=25.1"
 	@$(BIN)/python -m pip install --progress-bar on --group check --group test
 	@$(BIN)/python -m pip install -q --no-deps -e dropin
+	@$(BIN)/python -m pip install -q --no-deps --upgrade --target $(ORIGINALS) google-cloud-mldiagnostics==1.0.10
 	@touch $@
 
 # The peers' dependencies clash with ours, so they get their own environment.  Those of the original's
