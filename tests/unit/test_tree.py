@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FILES = {
     ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md",
-    "SECURITY.md", "hatch_build.py", "locked.txt", "pyproject.toml",
+    "SECURITY.md", "hatch_build.py", "locked.txt", "mkdocs.yml", "pyproject.toml",
 }  # fmt: skip
 FOLDERS = {
     ".ci", "benchmarks", "deploy", "docs", "dropin", "examples", "scripts", "src", "tests", "web",
