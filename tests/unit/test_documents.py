@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import runwatch
+
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
     path
@@ -43,3 +45,20 @@ def test_the_tests_of_old_defects_exist() -> None:
     assert len(named) > 50
     for file, test in named:
         assert f"\ndef {test}(" in (document.parent / file).read_text(), f"{file}::{test}"
+
+
+def test_the_python_reference_has_every_offered_name() -> None:
+    told = set(re.findall(r"[\w.]+", (ROOT / "docs/reference/python.md").read_text()))
+    last = {word.rpartition(".")[2] for word in told}
+    assert set(runwatch.__all__) - {"__version__"} - last == set()
+
+
+def test_every_original_and_neighbour_has_a_page_for_those_who_come_from_it() -> None:
+    """Each shows a before and an after, and says what is different on purpose."""
+    folder = ROOT / "docs/coming-from"
+    listed = re.findall(r"\]\((\w[\w-]*\.md)\)", (folder / "README.md").read_text())
+    assert sorted(listed) == sorted(p.name for p in folder.glob("*.md") if p.name != "README.md")
+    for page in listed:
+        text = (folder / page).read_text()
+        assert "\n## Before and after\n" in text, page
+        assert "\n## What is different on purpose\n" in text, page
