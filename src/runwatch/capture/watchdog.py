@@ -56,24 +56,23 @@ class Watch:
         interval_seconds: float,
         about: Callable[[], About],
         *,
+        line: str = "",
         problem: Callable[[str, str], None] = _unheard,
         clock: Clock = system_clock,
     ) -> None:
-        """`problem(what, message)` is called for what could not be done; `about` must not fail."""
+        """`line`: said before each periodic dump, if not our own words.
+        `problem(what, message)` is called for what could not be done; `about` must not fail."""
         self.target = target
         self.interval = min(max(interval_seconds, MIN_SECONDS), MAX_SECONDS)
         self.clock = clock
         self.problem = problem
         self.pid = os.getpid()
-        self._about = about
-        self.due_ns = self.next_ns()
-
-    @property
-    def line(self) -> str:
-        return (
+        self.line = line or (
             "INFO: Not a crash. Runwatch writes the stacks of all threads"
             f" every {self.interval:g} seconds.\n"
         )
+        self._about = about
+        self.due_ns = self.next_ns()
 
     def next_ns(self) -> int:
         return self.clock.mono_ns() + int(self.interval * 1e9)
@@ -93,12 +92,16 @@ class Watch:
     def write(self, dump: str) -> None:
         """May wait for a disk or a terminal; our thread calls it without any lock."""
         about = self._about()
-        text = heading("dump", about.pairs(), self.clock.wall_ns()) + dump
+        text = heading("dump", about.pairs(), self.clock.wall_ns()) + self.line + dump
         self.tell(about.journal)
-        self.target.write(self.line, text)
+        self.target.write(text)
         if about.journal is not None and not isinstance(self.target, DumpFile):
             # What went to standard error cannot be read from there again.
             append(about.journal / PERIODIC, text)
+
+    def announce(self) -> None:
+        """Say the line: a dump is about to be asked for by a signal."""
+        self.target.write(self.line)
 
     def tell(self, journal: Path | None) -> None:
         try:

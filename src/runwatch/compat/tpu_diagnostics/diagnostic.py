@@ -21,11 +21,19 @@ from runwatch.compat.tpu_diagnostics.configuration.diagnostic_configuration impo
 from runwatch.sdk import diagnosing
 from runwatch.sdk.guard import attempt
 
-__all__ = ["ask_main_thread", "diagnose", "is_collecting", "start", "stop"]
+__all__ = ["ask_main_thread", "diagnose", "is_collecting", "not_a_crash", "start", "stop"]
 
 FORKED_SECONDS: Final = 1.0
 _started: Final[list[Watch]] = []
 _asking: Final = threading.RLock()
+
+
+def not_a_crash(interval_seconds: object) -> str:
+    """The original's line before a periodic dump, which logs are searched for."""
+    return (
+        "INFO: Not a crash. cloud-tpu-diagnostics emits a stack trace snapshot every"
+        f" {interval_seconds} seconds.\n"
+    )
 
 
 @contextmanager
@@ -64,11 +72,12 @@ def is_collecting() -> bool:
 
 
 def ask_main_thread() -> bool:
-    """Have it write its stack, by SIGUSR1.  False when no stacks are collected: without a handler
+    """Have it write its stack, by SIGUSR1, after the line.  False when no stacks are collected: without a handler
     the signal would kill the program."""
     with _asking:
         if not _started:
             return False
+        attempt("say that it is not a crash", None, _started[-1].announce)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
         return True
 
@@ -88,5 +97,6 @@ def _watch(config: object) -> Watch | None:
         lambda: diagnosing.begin(
             getattr(config, "stack_trace_interval_seconds", None),
             to_file=getattr(config, "stack_trace_to_cloud", False),
+            line=not_a_crash,
         ),
     )
