@@ -72,8 +72,10 @@ def is_collecting() -> bool:
 
 
 def ask_main_thread() -> bool:
-    """Have it write its stack, by SIGUSR1, after the line.  False when no stacks are collected: without a handler
-    the signal would kill the program."""
+    """Have it write its stack, by SIGUSR1, after the line.
+
+    False when no stacks are collected: without a handler the signal would kill the program.
+    """
     with _asking:
         if not _started:
             return False
