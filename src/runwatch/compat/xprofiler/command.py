@@ -127,13 +127,24 @@ def _capture(command: argparse.ArgumentParser) -> None:
     command.add_argument("--non-tpu-vm", action="store_true", help="hosts are ordinary machines")
 
 
+class _Chosen(argparse.Action):
+    """Tells a value that was given from one that is usual."""
+
+    def __call__(
+        self, parser: object, arguments: Arguments, value: object, flag: str | None = None
+    ) -> None:
+        setattr(arguments, self.dest, value)
+        setattr(arguments, f"chosen_{self.dest}", value)
+
+
 def _connect(command: argparse.ArgumentParser) -> None:
     _directory(command)
     _zone(command)
     command.add_argument("--mode", "-m", choices=("ssh", "proxy"), default="ssh")
     command.add_argument(
-        "--port", "-p", type=PORT, default=6006, help="on this machine (default: %(default)s)"
-    )
+        "--port", "-p", type=PORT, default=6006, action=_Chosen,
+        help="on this machine (default: %(default)s; a viewer on this machine has its own)",
+    )  # fmt: skip
     command.add_argument(
         "--host-port", type=PORT, default=6006, help="on the instance (default: %(default)s)"
     )

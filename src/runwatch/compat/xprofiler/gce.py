@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from runwatch.compat.xprofiler import buckets, extra, startup
 from runwatch.compat.xprofiler.backend import (
+    PORT,
     Captured,
     Context,
     Instance,
@@ -167,7 +168,8 @@ class Gce:
 
     # ── tunnels ────────────────────────────────────────────────────────────────────────────────
 
-    def connect(self, instance: Instance, port: int, host_port: int) -> str:
+    def connect(self, instance: Instance, port: int | None, host_port: int) -> str:
+        port = port or PORT
         flag = f"-f -N -M -S {_socket(instance)} -L {port}:localhost:{host_port}"
         try:
             self._ssh(instance, flag)

@@ -73,6 +73,18 @@ def _directory(arguments: Arguments, text: str) -> str:
     return text if stripped.endswith(":") else stripped
 
 
+def _check_here(backend: Backend, typed: str, directory: str) -> None:
+    """A directory may come into being with the first profile, but not for a forgotten gs://."""
+    if not isinstance(backend, Local) or "://" in typed or os.path.exists(directory):
+        return
+    if not typed.startswith(("/", "./", "../", "~")):
+        raise RunwatchError(
+            f"Log directory {typed} does not exist. (A path in a bucket begins with gs:// or "
+            f"s3://; a new directory here is -l ./{typed})"
+        )
+    print(f"xprofiler: {directory} is new: it waits for its first profile", file=sys.stderr)
+
+
 def _is_confirmed(question: str) -> bool:
     """Only y or Y; the end of the input is a no."""
     print(question, end="", flush=True)
@@ -89,6 +101,7 @@ def _is_confirmed(question: str) -> bool:
 def create(arguments: Arguments, flags: extra.Flags) -> int:
     directory = _directory(arguments, arguments.log_directory)
     backend = _one(arguments, flags)
+    _check_here(backend, arguments.log_directory, directory)
     backend.check(directory)
     if isinstance(backend, Gce) and (why := buckets.advice(directory)):
         print(f"xprofiler: {directory}: older versions may not find it: {why}", file=sys.stderr)
@@ -252,7 +265,8 @@ def connect(arguments: Arguments, flags: extra.Flags) -> int:
         backend.disconnect(instances[0])
         print("Disconnected.")
         return 0
-    url = backend.connect(instances[0], arguments.port, arguments.host_port)
+    port = getattr(arguments, "chosen_port", None)
+    url = backend.connect(instances[0], port, arguments.host_port)
     print(f"Connected successfully!\nURL: {url}")
     if arguments.open:
         webbrowser.open(url)
@@ -266,8 +280,10 @@ def capture(arguments: Arguments, flags: extra.Flags) -> int:
     backend = _one(arguments, flags)
     if not arguments.framework and not isinstance(backend, Local):
         raise UsageError("the following arguments are required: --framework/-f")
+    directory = _directory(arguments, arguments.log_directory)
+    _check_here(backend, arguments.log_directory, directory)
     request = Request(
-        log_directory=_directory(arguments, arguments.log_directory),
+        log_directory=directory,
         hosts=arguments.hosts,
         session=arguments.session or datetime.now().strftime("%Y_%m_%d_%H_%M_%S"),
         framework=arguments.framework or "jax",
