@@ -230,7 +230,7 @@ class Gce:
 
 def _instance(entry: Mapping[str, Any]) -> Instance | None:
     labels = entry.get("labels") or {}
-    directory = _directory(entry)
+    directory = directory_of(entry)
     if not directory:
         return None
     zone = str(entry.get("zone") or "").rsplit("/", 1)[-1]
@@ -238,7 +238,7 @@ def _instance(entry: Mapping[str, Any]) -> Instance | None:
     return Instance(directory, _url(str(backend), zone), str(entry["name"]), zone, Gce.name)
 
 
-def _directory(entry: Mapping[str, Any]) -> str:
+def directory_of(entry: Mapping[str, Any]) -> str:
     """Kept as metadata; before 0.0.11 as a label, which can have neither ':' nor '/'."""
     items = (entry.get("metadata") or {}).get("items") or []
     for item in [items] if isinstance(items, str | Mapping) else items:

@@ -149,7 +149,7 @@ def _as_json(arguments: Arguments, instance: Instance) -> bool:
 # ── list and delete ────────────────────────────────────────────────────────────────────────────
 
 
-def list_(arguments: Arguments, flags: extra.Flags) -> int:
+def listed(arguments: Arguments, flags: extra.Flags) -> list[Instance]:
     wanted = Wanted(
         zones=arguments.zones or (),
         directories=tuple(_directory(arguments, one) for one in arguments.log_directory or ()),
@@ -157,7 +157,11 @@ def list_(arguments: Arguments, flags: extra.Flags) -> int:
         filters=arguments.filter or (),
     )
     by_backend = _find(arguments, wanted, flags)
-    shown = [one for _, ones in by_backend for one in ones]
+    return [one for _, ones in by_backend for one in ones]
+
+
+def list_(arguments: Arguments, flags: extra.Flags) -> int:
+    shown = listed(arguments, flags)
     if arguments.json:
         print(json.dumps([one.to_json() for one in shown], indent=1))
     else:
@@ -314,15 +318,15 @@ def capture(arguments: Arguments, flags: extra.Flags) -> int:
 # ── register ───────────────────────────────────────────────────────────────────────────────────
 
 
-def register_(arguments: Arguments, flags: extra.Flags) -> int:
+def registered(arguments: Arguments, flags: extra.Flags) -> str:
+    """Where the run can be seen."""
     registration = register.Registration(
         _directory(arguments, arguments.log_directory),
         arguments.region or "", arguments.ml_run_name, arguments.run_set or "",
         arguments.project_id or "",
     )  # fmt: skip
     if _kind(arguments, registration.log_directory, "") == "local":
-        print(register.register_here(registration))
-        return 0
+        return register.register_here(registration)
     needed = {
         "--region/-r": registration.region,
         "--run-set/-s": registration.run_set,
@@ -335,7 +339,11 @@ def register_(arguments: Arguments, flags: extra.Flags) -> int:
         raise RunwatchError(
             f"{registration.log_directory!r} is no path in a bucket: gs://BUCKET/RUN"
         )
-    print(register.register_there(_context(arguments, flags), registration))
+    return register.register_there(_context(arguments, flags), registration)
+
+
+def register_(arguments: Arguments, flags: extra.Flags) -> int:
+    print(registered(arguments, flags))
     return 0
 
 
