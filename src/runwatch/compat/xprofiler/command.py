@@ -137,10 +137,20 @@ def _capture(command: argparse.ArgumentParser) -> None:
     command.add_argument("--framework", "-f", choices=FRAMEWORKS, help="(needed for gs://)")
     command.add_argument("--orchestrator", "-o", choices=("gce", "gke"), default="gce")
     command.add_argument(
-        "--port", "-p", type=PORT, default=9012, help="the program's (default: %(default)s)"
+        "--port",
+        "-p",
+        metavar="LOCAL_PORT",
+        type=PORT,
+        default=9012,
+        help="the program's (default: %(default)s)",
     )
     command.add_argument(
-        "--duration", "-d", type=MILLISECONDS, default=2000, help="in ms (default: %(default)s)"
+        "--duration",
+        "-d",
+        metavar="DURATION",
+        type=MILLISECONDS,
+        default=2000,
+        help="in ms (default: %(default)s)",
     )
     command.add_argument("--session", help="its id (default: the local time)")
     _ssh_proxy(command)
@@ -162,11 +172,15 @@ def _connect(command: argparse.ArgumentParser) -> None:
     _zone(command)
     command.add_argument("--mode", "-m", choices=("ssh", "proxy"), default="ssh")
     command.add_argument(
-        "--port", "-p", type=PORT, default=6006, action=_Chosen,
+        "--port", "-p", metavar="LOCAL_PORT", type=PORT, default=6006, action=_Chosen,
         help="on this machine (default: %(default)s; a viewer on this machine has its own)",
     )  # fmt: skip
     command.add_argument(
-        "--host-port", type=PORT, default=6006, help="on the instance (default: %(default)s)"
+        "--host-port",
+        metavar="HOST_PORT",
+        type=PORT,
+        default=6006,
+        help="on the instance (default: %(default)s)",
     )
     command.add_argument("--disconnect", "-d", action="store_true", help="close the tunnel")
     command.add_argument("--open", action="store_true", help="in a browser")
