@@ -1,7 +1,8 @@
 """Where dumps go: a file per process with a limited size, or standard error.
 
     # opened 2026-03-01 12:00:00 host=gpu-1 rank=3 pid=771 run=llama time_ns=… main=0x…
-    INFO: Not a crash. …                          for a first dump that comes by a signal
+    # what follows is a snapshot, unless …        for a first dump that comes by a signal
+    INFO: Not a crash. …
     # dump 2026-03-01 12:10:00 host=gpu-1 rank=3 pid=771 run=llama step=1200 time_ns=… main=0x…
     INFO: Not a crash. …                          what follows is one of the periodic dumps
     Thread 0x… (most recent call first):          as faulthandler writes it

@@ -36,6 +36,8 @@ MAX_SECONDS: Final = 30 * 86_400.0
 JOIN_SECONDS: Final = 0.05
 WEIGHT: Final = 1  # a `diagnose` block goes before the run's own watch for faults
 THREAD: Final = "runwatch-dumps"
+UNLESS: Final = '# what follows is a snapshot, unless it begins with "Fatal Python error"\n'
+"""Before the line that waits for a first dump by a signal: a fault would come after it, too."""
 
 
 def grace_seconds(interval: float) -> float:
@@ -80,7 +82,7 @@ class Watch:
     def start(self) -> None:
         self.tell(self._about().journal)
         try:
-            self.target.foretell(self.line)
+            self.target.foretell(UNLESS + self.line)
         except OSError as error:
             self.problem("write stacks", f"cannot write to the place for stacks: {error}")
         _dog.start(self)

@@ -21,7 +21,15 @@ from runwatch.compat.tpu_diagnostics.configuration.diagnostic_configuration impo
 from runwatch.sdk import diagnosing
 from runwatch.sdk.guard import attempt
 
-__all__ = ["ask_main_thread", "diagnose", "is_collecting", "not_a_crash", "start", "stop"]
+__all__ = [
+    "ask_main_thread",
+    "diagnose",
+    "is_collecting",
+    "is_handled",
+    "not_a_crash",
+    "start",
+    "stop",
+]
 
 FORKED_SECONDS: Final = 1.0
 _started: Final[list[Watch]] = []
@@ -71,15 +79,21 @@ def is_collecting() -> bool:
     return bool(_started)
 
 
+def is_handled() -> bool:
+    """Whether the program itself takes SIGUSR1."""
+    return callable(signal.getsignal(signal.SIGUSR1))
+
+
 def ask_main_thread() -> bool:
     """Have it write its stack, by SIGUSR1, after the line.
 
-    False when no stacks are collected: without a handler the signal would kill the program.
+    False where nobody handles the signal: it would kill the program.
     """
     with _asking:
-        if not _started:
+        if _started:
+            attempt("say that it is not a crash", None, _started[-1].announce)
+        elif not is_handled():
             return False
-        attempt("say that it is not a crash", None, _started[-1].announce)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
         return True
 

@@ -73,16 +73,16 @@ def _directory(arguments: Arguments, text: str) -> str:
     return text if stripped.endswith(":") else stripped
 
 
-def _check_here(backend: Backend, typed: str, directory: str) -> None:
+def _is_new_here(backend: Backend, typed: str, directory: str) -> bool:
     """A directory may come into being with the first profile, but not for a forgotten gs://."""
     if not isinstance(backend, Local) or "://" in typed or os.path.exists(directory):
-        return
+        return False
     if not typed.startswith(("/", "./", "../", "~")):
         raise RunwatchError(
             f"Log directory {typed} does not exist. (A path in a bucket begins with gs:// or "
             f"s3://; a new directory here is -l ./{typed})"
         )
-    print(f"xprofiler: {directory} is new: it waits for its first profile", file=sys.stderr)
+    return True
 
 
 def _is_confirmed(question: str) -> bool:
@@ -101,8 +101,10 @@ def _is_confirmed(question: str) -> bool:
 def create(arguments: Arguments, flags: extra.Flags) -> int:
     directory = _directory(arguments, arguments.log_directory)
     backend = _one(arguments, flags)
-    _check_here(backend, arguments.log_directory, directory)
+    is_new = _is_new_here(backend, arguments.log_directory, directory)
     backend.check(directory)
+    if is_new:
+        print(f"xprofiler: {directory} is new: it waits for its first profile", file=sys.stderr)
     if isinstance(backend, Gce) and (why := buckets.advice(directory)):
         print(f"xprofiler: {directory}: older versions may not find it: {why}", file=sys.stderr)
     zones = [arguments.zone] if arguments.zone and not isinstance(backend, Local) else []
@@ -285,7 +287,7 @@ def capture(arguments: Arguments, flags: extra.Flags) -> int:
     if not arguments.framework and not isinstance(backend, Local):
         raise UsageError("the following arguments are required: --framework/-f")
     directory = _directory(arguments, arguments.log_directory)
-    _check_here(backend, arguments.log_directory, directory)
+    _is_new_here(backend, arguments.log_directory, directory)
     request = Request(
         log_directory=directory,
         hosts=arguments.hosts,
