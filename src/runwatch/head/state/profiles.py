@@ -309,12 +309,17 @@ def _run_of(root: Path) -> str:
 
 
 def _beside(place: Path) -> Iterator[ProfileFolder]:
-    """A viewer of `<run>/tensorboard` also shows what JAX writes when it is given `<run>`."""
+    """A viewer of `<run>/tensorboard` also shows what JAX writes when it is given `<run>`.
+
+    Only what the owner of the place has put there: `<run>` may be a directory such as /tmp.
+    """
     run = place.absolute().parent
     if place.name != _VIEWED:
         return
     try:
         with Place(run, run.joinpath(*_LAYOUT)).open() as profiles:
+            if profiles.uid != place.stat().st_uid:
+                return
             names = sorted(filter(is_profile_name, profiles.names()))
     except OSError:
         return
