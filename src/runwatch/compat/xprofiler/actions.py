@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any
+from typing import Any, Final
 
 from runwatch.compat.xprofiler import command, extra, startup, verbs
 from runwatch.compat.xprofiler.backend import Instance, plain
@@ -23,6 +23,7 @@ from runwatch.compat.xprofiler.tables import COLUMNS, aligned
 from runwatch.errors import RunwatchError
 
 Extra = Mapping[str, str | None]
+_NUMBERS: Final = {"port", "host_port", "duration"}
 
 
 def get_package_version(
@@ -162,6 +163,8 @@ class _Verb(Command):
         """A program's own Namespace has no flags that only we have."""
         usual = command.defaults(self.verb)
         given = {key: value for key, value in vars(args).items() if value is not None}
+        for key in _NUMBERS & given.keys():  # text, in the original's
+            given[key] = int(given[key])
         if given.get("port", usual.get("port")) != usual.get("port"):
             given.setdefault("chosen_port", given["port"])
         is_verbose = bool(verbose or given.get("verbose"))

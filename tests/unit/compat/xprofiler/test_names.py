@@ -192,6 +192,18 @@ def test_a_program_s_own_namespace(
     )
 
 
+def test_numbers_that_are_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As in the original's own Namespace."""
+    asked = argparse.Namespace(
+        log_directory=str(tmp_path), zone="z", hosts=["localhost"], framework="jax", port="1",
+        duration="100", orchestrator="gce", use_ssh_proxy=False, non_tpu_vm=False,
+    )  # fmt: skip
+    assert Capture().run(asked) == ""
+    assert "nothing listens on localhost:1" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="'soon'"):
+        Capture().run(argparse.Namespace(**vars(asked) | {"duration": "soon"}))
+
+
 def test_a_parser_with_some_commands(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
