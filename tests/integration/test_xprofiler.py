@@ -27,6 +27,7 @@ from xprofiler.command import main
 from xprofiler.mltrace import main as mltrace_main
 
 from runwatch.capture.tracing.trace_checks import fields
+from runwatch.journal.liveness import start_ticks
 from runwatch.testing import until
 from tests import tokens
 from tests.integration.chromium import NO_BROWSER, PROGRAM, Chromium
@@ -519,6 +520,27 @@ def test_e1_21_connect_opens_a_tunnel(bench: Bench) -> None:
     assert bench.gcloud("ssh")[2] == [*ssh, leave, f"--zone={ZONE}"]
     done = bench.run("connect", "-l", "gs://bucket/none", "-z", ZONE, code=1)
     assert "there is no instance for gs://bucket/none" in done.stderr
+
+
+def test_a_tunnel_into_a_cluster(bench: Bench) -> None:
+    bench.standins.rule("kubectl", "get", "services", out=json.dumps(SERVICES))
+    bench.standins.rule("kubectl", "port-forward", "1:80", err="no such port", code=1)
+    bench.standins.rule("kubectl", "port-forward", out="Forwarding from 127.0.0.1\n", hangs=True)
+    words = ("connect", "-l", DIRECTORY, "-z", ZONE, "--backend", "gke")
+    assert "no tunnel: no such port" in bench.run(*words, "-p", "1", code=1).stderr
+    note = bench.root / "home" / "xprofiler-a.forward"
+    assert "URL: http://localhost:6006\n" in bench.type(*words).stdout
+    first = int(note.read_text().split()[0])
+    assert "URL: http://localhost:7007\n" in bench.type(*words, "-p", "7007").stdout
+    second = int(note.read_text().split()[0])
+    until(lambda: start_ticks(first) is None)  # the second took its place
+    assert start_ticks(second) is not None
+    bench.run(*words, "-d")
+    until(lambda: start_ticks(second) is None)
+    assert "there is no tunnel to xprofiler-a" in bench.run(*words, "-d", code=1).stderr
+    assert os.listdir(note.parent) == []
+    ports = [call[-1] for call in bench.standins.calls("kubectl", "port-forward")]
+    assert ports == ["1:80", "6006:80", "7007:80"]
 
 
 class Registry(http.server.BaseHTTPRequestHandler):
