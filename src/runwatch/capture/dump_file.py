@@ -7,7 +7,8 @@
     INFO: Not a crash. …                          what follows is one of the periodic dumps
     Thread 0x… (most recent call first):          as faulthandler writes it
 
-Lines that begin with `#` are ours and hold `key=value` pairs.  All other lines are faulthandler's.
+Lines that begin with `#` are ours, and two of them hold `key=value` pairs.  Those with `INFO` are
+whose block it is, ours or an original's.  All other lines are faulthandler's.
 It writes to the descriptor from a signal handler or from a C thread, so the descriptor must stay
 the same: a file that has become large is copied and then emptied.
 """

@@ -1,6 +1,5 @@
-"""A port of this machine that leads to a viewer's own port, as long as the viewer lives.
-
-python -m runwatch.compat.xprofiler.forwarding 6006 127.0.0.1:40123 PID START_TICKS
+"""A port of this machine that leads to a viewer's own port, as long as the viewer lives:
+`python -m runwatch.compat.xprofiler.forwarding 6006 127.0.0.1:40123 PID START_TICKS`.
 """
 
 from __future__ import annotations
@@ -36,7 +35,11 @@ async def _forward(port: int, host: str, target: int, pid: int, ticks: int) -> N
         except OSError:
             writer.close()
             return
-        await asyncio.gather(_copy(reader, back), _copy(there, writer))
+        try:
+            await asyncio.gather(_copy(reader, back), _copy(there, writer))
+        finally:
+            back.close()
+            writer.close()
 
     async with await asyncio.start_server(one, "localhost", port):
         print(f"Forwarding from localhost:{port}", flush=True)
@@ -45,16 +48,13 @@ async def _forward(port: int, host: str, target: int, pid: int, ticks: int) -> N
 
 
 async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):
-        try:
-            while piece := await source.read(_PIECE):
-                target.write(piece)
-                await target.drain()
-            if target.can_write_eof():
-                target.write_eof()
-        except BaseException:
-            target.close()
-            raise
+    try:
+        while piece := await source.read(_PIECE):
+            target.write(piece)
+            await target.drain()
+        target.write_eof()
+    except OSError:  # one side hung up: the other is told so
+        target.close()
 
 
 if __name__ == "__main__":

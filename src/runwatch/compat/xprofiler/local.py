@@ -23,7 +23,7 @@ from runwatch.compat.commands import start_detached
 from runwatch.compat.xprofiler import extra
 from runwatch.compat.xprofiler.backend import Captured, Context, Instance, Order, Request, Wanted
 from runwatch.compat.xprofiler.tunnels import Tunnels
-from runwatch.errors import RunwatchError, UsageError
+from runwatch.errors import NotFound, RunwatchError, UsageError
 from runwatch.files import written
 from runwatch.journal.liveness import read_stat
 from runwatch.record.captures import checked_name
@@ -112,7 +112,9 @@ class Local:
         """It is on this machine, and needs no tunnel: unless a certain port is asked for."""
         if port is None:
             return instance.url
-        one = next(one for one in self._written() if one.instance.name == instance.name)
+        one = next((one for one in self._written() if one.instance.name == instance.name), None)
+        if one is None:
+            raise NotFound(f"{instance.name} has ended")
         scheme, _, rest = instance.url.partition("://")
         address, _, page = rest.partition("/")
         words = [sys.executable, "-m", "runwatch.compat.xprofiler.forwarding", str(port), address,
