@@ -14,7 +14,6 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -184,10 +183,10 @@ READY = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[StandIns, Path]]:
+@pytest.fixture
+def shell(tmp_path: Path) -> tuple[StandIns, Path]:
     """A directory with an environment in it, and the stand-ins."""
-    root = tmp_path_factory.mktemp("shell")
+    root = tmp_path / "shell"
     standins = StandIns(root / "standins", "gcloud", "kubectl", "pip", "python3")
     standins.rule("gcloud", "instances", "list", out="[]", times=1)
     machines = [machine(VM, "us-central1-a"), machine("xprof-other", "us-central1-a")]
@@ -203,7 +202,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[StandIns, 
     xprofiler.chmod(0o755)
     (root / "venv/bin").mkdir(parents=True)
     (root / "venv/bin/activate").touch()
-    yield standins, root
+    return standins, root
 
 
 def typed(shell: tuple[StandIns, Path], lines: list[str], code: int = 0) -> str:
