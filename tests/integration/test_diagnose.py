@@ -68,6 +68,7 @@ def until(condition):
 released = threading.Event()
 """
 LINE = "INFO: Not a crash."
+THEIRS = "INFO: Not a crash. cloud-tpu-diagnostics emits a stack trace snapshot every {} seconds.\n"
 
 
 @pytest.fixture
@@ -164,9 +165,12 @@ def test_a_file_of_this_process_with_every_thread_host_rank_pid_run_and_step(
     pid = done.stdout.strip()
     assert re.fullmatch(rf"stack_trace_(\d+_){{6}}gpu-1_3_{pid}\.txt", file.name)
     text = file.read_text()
-    assert text.index(LINE) < text.index("# dump")
+    line = THEIRS.format("0.2")
+    assert text.index(line) < text.index("# dump")  # for a signal that comes before it
+    assert re.search(rf"^# dump .*\n{re.escape(line)}Thread 0x", text, re.MULTILINE)
+    assert text.count(LINE) == text.count(line)
     assert re.search(rf"# dump .* host=gpu-1 rank=3 pid={pid} run=llama step=7 ", text)
-    dump = text[text.index("# dump") :].split(LINE)[0]
+    dump = text.split("# dump")[1]
     assert len(sections(dump)) >= 4
     assert dump.count("in worker\n") == 3
     assert "watchdog.py" not in dump  # our own thread is of no interest
@@ -189,8 +193,9 @@ def test_stderr_shows_dumps_and_nothing_else(run: Callable[..., Any], place: Pat
         """
     )
     assert done.returncode == 0
-    assert done.stderr.startswith("silent so far\nINFO: Not a crash. ")
-    assert re.search(r"every 0.2 seconds\.\n# dump .*\nThread 0x.*\n  File ", done.stderr)
+    assert done.stderr.startswith("silent so far\n# dump ")
+    line = re.escape(THEIRS.format("0.2"))
+    assert re.search(rf"\n# dump .*\n{line}Thread 0x.*\n  File ", done.stderr)
     assert not place.exists()
 
 
@@ -321,8 +326,8 @@ with diagnostic.diagnose(diagnostic_config):
 def test_the_readme_of_the_original_as_written(package: str, tmp_path: Path) -> None:
     done = run_program(README.format(package=package), tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert LINE in done.stdout
-    assert 'File "<string>", line 20 in run_job' in done.stdout
+    snapshot = f'{THEIRS.format(300)}Stack (most recent call first):\n  File "<string>", line 20 in'
+    assert f"{snapshot} run_job\n" in done.stdout
     pid = re.search(r"pid=(\d+)", done.stdout)
     assert pid is not None
     assert list(Path("/tmp/debugging").glob(f"stack_trace_*_{pid[1]}.txt")) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -21,6 +22,10 @@ from runwatch.capture.tracing.profiler_service import SERVICE
 from runwatch.capture.tracing.trace_checks import fields
 from runwatch.journal.liveness import this_host
 from runwatch.testing import Story, read_stories, until
+from runwatch.traces import kineto as kineto_traces
+from runwatch.traces import xplane
+from runwatch.traces.account import Reading
+from runwatch.traces.opening import Limits
 from tests.integration.processes import free_port
 from tests.integration.sdk_programs import program_environment, run_program, start_program
 
@@ -92,13 +97,24 @@ def marks(file: Path) -> list[str]:
     return sorted(steps, key=lambda name: int(name.partition("#")[2]))
 
 
+def ran_on_host(reading: Reading) -> set[str]:
+    """The functions that count as the program's, by their names alone."""
+    calls = reading.account.totals[False].count
+    names = [name for name, count in zip(reading.names, calls, strict=False) if count]
+    return {re.sub(r".*[ .]", "", name) for name in names}
+
+
+OWN = {"_keep", "keep", "_attend", "_await_end", "accept"}
+"""Of Runwatch's threads, which wait while the program works."""
+
+
 @jax
 def test_the_drop_ins_three_ways_with_jax(tmp_path: Path) -> None:
     story = tell(
         tmp_path,
         JAX,
         f"""
-        import asyncio, inspect
+        import asyncio, inspect, time
         from google_cloud_mldiagnostics import machinelearning_run, xprof
         from google_cloud_mldiagnostics.custom_types.exceptions import ProfilingError
         assert inspect.isclass(xprof)
@@ -114,7 +130,9 @@ def test_the_drop_ins_three_ways_with_jax(tmp_path: Path) -> None:
         profiler._ensure_initialized()
         profiler.start(session_id="by-hand")
         profiler.start(session_id="again")
-        work()
+        deadline = time.monotonic() + 0.7  # the threads that Runwatch has wait, and wake
+        while time.monotonic() < deadline:
+            work()
         profiler.stop()
         profiler.stop()
         with xprof() as found:
@@ -153,6 +171,8 @@ def test_the_drop_ins_three_ways_with_jax(tmp_path: Path) -> None:
         assert body["start_ns"] < body["end_ns"]
         assert (body["framework"], body["origin"], body["command"]) == ("jax", "program", "")
     assert told[0]["session"] == "by-hand"
+    ran = ran_on_host(xplane.read(Path(told[0]["directory"]) / f"{HOST}.xplane.pb", Limits()))
+    assert "work" in ran and not ran & OWN
     assert len(told[1]["session"]) == len("20261115_101719_272010")
     assert story.warnings["profile again"] == story.warnings["profile idle"] == 1
     assert not list((tmp_path / "captures").iterdir())
@@ -219,7 +239,7 @@ def test_so_many_steps_of_a_torch_program(tmp_path: Path) -> None:
         with run.profile(session="compiler"):
             with run.step(77):
                 work()
-        timed = run.profile(seconds=0.5, session="timed").start()
+        timed = run.profile(seconds=0.5, session="timed", stacks=True).start()
         while timed.active:
             work()
         """,
@@ -238,6 +258,8 @@ def test_so_many_steps_of_a_torch_program(tmp_path: Path) -> None:
         (file,) = session(place, "steps", name).iterdir()
         assert "aten::mm" in {e.get("name") for e in kineto(file)}
         assert told[name]["problems"] == []
+    ran = ran_on_host(kineto_traces.read(file, "json.gz", Limits()))
+    assert "work" in ran and not ran & OWN
     assert story.steps("step_seconds") == [*range(100, 110), *range(8), 77]
     assert story.warnings == {}
 

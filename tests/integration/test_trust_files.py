@@ -359,7 +359,7 @@ def test_dumps_go_through_no_link(shared: Path, precious: Path) -> None:
     file = DumpFile.create(shared / "own", about, 10**18, max_bytes=1000)
     try:
         do_as(MALLORY, 'ln -s "$1" "$2"', precious / "a", file.path.with_suffix(".1.txt"))
-        file.write("# dump\n", "x" * 2000)
+        file.write("# dump\n" + "x" * 2000)
         aside = file.path.with_suffix(".1.txt")
         assert aside.read_text().endswith("x" * 2000) and not aside.is_symlink()
         assert file.path.stat().st_mode & 0o077 == aside.stat().st_mode & 0o077 == 0

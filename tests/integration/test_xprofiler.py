@@ -11,7 +11,9 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -25,6 +27,7 @@ from xprofiler.command import main
 from xprofiler.mltrace import main as mltrace_main
 
 from runwatch.capture.tracing.trace_checks import fields
+from runwatch.journal.liveness import start_ticks
 from runwatch.testing import until
 from tests import tokens
 from tests.integration.chromium import NO_BROWSER, PROGRAM, Chromium
@@ -221,9 +224,22 @@ def test_e1_07_create_needs_the_directory(bench: Bench) -> None:
     done = bench.run("create", "-l", DIRECTORY, "-z", ZONE, code=1)
     assert f"Log directory {DIRECTORY} does not exist." in done.stderr
     assert bench.gcloud() == [["storage", "buckets", "describe", "gs://bucket"]]
-    for odd in ("gs://", "gs://Bucket!/x", "gs://b/x'; rm -rf ~ #", "gs://b/$(id)"):
+    for odd in ("gs://", "gs://bucket!/x", "gs://b/x'; rm -rf ~ #", "gs://b/$(id)"):
         bench.run("create", "-l", odd, "-z", ZONE, code=2)
     assert len(bench.gcloud()) == 1
+
+
+def test_paths_with_capital_letters_are_kept(bench: Bench) -> None:
+    bench.machines(machine("xprof-one", "gs://Bucket/Run-1/Sub"))
+    bench.standins.rule("gcloud", "storage", "cat", out=json.dumps(OUTPUT))
+    done = bench.run("create", "-l", "gs://Bucket/Run-1", "-z", ZONE)
+    assert "Instance for gs://Bucket/Run-1 has been created." in done.stdout
+    assert bench.gcloud("describe") == [["storage", "buckets", "describe", "gs://Bucket"]]
+    assert bench.gcloud("create", ",xprofiler_log_directory=gs://Bucket/Run-1,")
+    assert len(rows(bench.run("list", "-l", "gs://Bucket/Run-1/Sub").stdout)) == 1
+    assert rows(bench.run("list", "-l", "gs://bucket/run-1/sub").stdout) == []
+    words = ("capture", "-l", "gs://Bucket/Run-1", "-z", ZONE, "-f", "jax", "-n", "h1")
+    assert "Profile saved to gs://Bucket/Run-1/tensorboard" in bench.run(*words).stdout
 
 
 def test_e1_08_create_asks_before_a_second_one(bench: Bench) -> None:
@@ -405,8 +421,8 @@ def test_e1_15_capture_of_several_hosts_at_once(bench: Bench) -> None:
     bench.standins.rule("gcloud", "ssh", together=2)
     words = ("capture", "-l", DIRECTORY, "-z", ZONE, "-f", "jax", "-n", "h1", "h2", "h3")
     done = bench.run(*words, code=1)
-    saved = re.findall(rf"^Profile saved to {DIRECTORY} and session id is ({SESSION})\.$",
-                       done.stdout, re.MULTILINE)  # fmt: skip
+    told = rf"^Profile saved to {DIRECTORY}/tensorboard and session id is (session_{SESSION})\.$"
+    saved = re.findall(told, done.stdout, re.MULTILINE)
     assert len(saved) == 2
     for host in ("h1", "h2", "h3"):
         assert f"Starting profile capture on host {host}." in done.stdout
@@ -425,8 +441,8 @@ def test_e1_16_capture_jax(bench: Bench) -> None:
               "-p", "9", "-d", "77", "--non-tpu-vm", "-u", "--tunnel-through-iap")  # fmt: skip
     python = (
         "echo -e 'from xprof.convert import _pywrap_profiler_plugin as plugin; "
-        'plugin.trace("h1:{}", "gs://bucket/run", "", True, {}, 3, '
-        """{{"session_id": "s", "override_hostnames": "h1"}})' | python3"""
+        'plugin.trace("h1:{}", "gs://bucket/run/tensorboard", "", True, {}, 3, '
+        """{{"session_id": "session_s", "override_hostnames": "h1"}})' | python3"""
     )
     first, second = bench.gcloud("ssh")
     assert first == ["compute", "tpus", "tpu-vm", "ssh", "h1", "--zone", ZONE, "--worker=all",
@@ -504,6 +520,27 @@ def test_e1_21_connect_opens_a_tunnel(bench: Bench) -> None:
     assert bench.gcloud("ssh")[2] == [*ssh, leave, f"--zone={ZONE}"]
     done = bench.run("connect", "-l", "gs://bucket/none", "-z", ZONE, code=1)
     assert "there is no instance for gs://bucket/none" in done.stderr
+
+
+def test_a_tunnel_into_a_cluster(bench: Bench) -> None:
+    bench.standins.rule("kubectl", "get", "services", out=json.dumps(SERVICES))
+    bench.standins.rule("kubectl", "port-forward", "1:80", err="no such port", code=1)
+    bench.standins.rule("kubectl", "port-forward", out="Forwarding from 127.0.0.1\n", hangs=True)
+    words = ("connect", "-l", DIRECTORY, "-z", ZONE, "--backend", "gke")
+    assert "no tunnel: no such port" in bench.run(*words, "-p", "1", code=1).stderr
+    note = bench.root / "home" / "xprofiler-a.forward"
+    assert "URL: http://localhost:6006\n" in bench.type(*words).stdout
+    first = int(note.read_text().split()[0])
+    assert "URL: http://localhost:7007\n" in bench.type(*words, "-p", "7007").stdout
+    second = int(note.read_text().split()[0])
+    until(lambda: start_ticks(first) is None)  # the second took its place
+    assert start_ticks(second) is not None
+    bench.run(*words, "-d")
+    until(lambda: start_ticks(second) is None)
+    assert "there is no tunnel to xprofiler-a" in bench.run(*words, "-d", code=1).stderr
+    assert os.listdir(note.parent) == []
+    ports = [call[-1] for call in bench.standins.calls("kubectl", "port-forward")]
+    assert ports == ["1:80", "6006:80", "7007:80"]
 
 
 class Registry(http.server.BaseHTTPRequestHandler):
@@ -782,10 +819,15 @@ def answer(url: str) -> Any:
 def test_e1_24_everything_on_this_machine(bench: Bench, programs: list[int]) -> None:
     bench.path = str(bench.root / "nothing-here")
     logs = bench.root / "logs"
-    missing = bench.type("create", "-l", str(logs), code=1).stderr
-    assert f"Log directory {logs} does not exist." in missing
-    logs.mkdir()
-    created = bench.type("create", "-l", str(logs), "-n", "mine", "-z", "here").stdout
+    missing = bench.run("create", "-l", "logs/run", code=1).stderr
+    assert "Log directory logs/run does not exist." in missing and "gs://" in missing
+    (bench.root / "file").touch()
+    assert (
+        "it is no directory" in bench.run("create", "-l", str(bench.root / "file"), code=1).stderr
+    )
+    done = bench.type("create", "-l", str(logs), "-n", "mine", "-z", "here")
+    created = done.stdout
+    assert f"{logs} is new: it waits for its first profile" in done.stderr
     try:
         url = re.search(r"^1\. (http://127\.0\.0\.1:\d+)(\S*)$", created, re.MULTILINE)
         assert url is not None, created
@@ -797,21 +839,23 @@ def test_e1_24_everything_on_this_machine(bench: Bench, programs: list[int]) -> 
             }  # fmt: skip
         assert rows(bench.run("list").stdout)[0][2] == "mine"
         assert f"URL: {''.join(url.groups())}" in bench.type("connect", "-l", "logs").stdout
+        _has_a_port_of_its_own(bench, logs, url.group(2))
         assert "Exiting..." in bench.type("create", "-l", str(logs)).stdout
         bench.type("create", "-l", str(logs), "-n", "mine", said="y\n", code=2)
 
         hosts = [f"localhost:{port}" for port in programs]
         words = ("capture", "-l", f"file://{logs}", "-f", "jax", "-d", "300", "-n", *hosts)
         done = bench.run(*words, "--session", "both")
-        assert done.stdout.count(f"Profile saved to file://{logs} and session id is both.") == 2
-        folder = logs / "plugins" / "profile" / "both"
+        saved = f"Profile saved to file://{logs}/tensorboard and session id is session_both."
+        assert done.stdout.count(saved) == 2
+        folder = logs / "tensorboard" / "plugins" / "profile" / "session_both"
         names = [f"localhost_{port}.xplane.pb" for port in sorted(programs)]
         assert sorted(os.listdir(folder)) == names
         assert all(b"/host:CPU" in planes(folder / name) for name in names)
         token = url.group(2).removeprefix("/viewers/")
         assert token.startswith("?token=")
         listed = answer(f"{url.group(1)}/api/v1/profiles{token}")["profiles"]
-        assert [one["session"] for one in listed] == ["both"]
+        assert [one["session"] for one in listed] == ["session_both"]
         assert "exists already" in bench.run(*words, "--session", "both", code=1).stderr
     finally:
         bench.run("delete", "-l", str(logs), "-q")
@@ -822,6 +866,56 @@ def test_e1_24_everything_on_this_machine(bench: Bench, programs: list[int]) -> 
         assert "gcloud is not on the PATH" in line
     registered = bench.run("register", "-l", str(logs), "-m", "my-run").stdout
     assert "runwatch show my-run" in registered
+
+
+def _has_a_port_of_its_own(bench: Bench, logs: Path, page: str) -> None:
+    """`connect -p` leads to the viewer, at that port, until `connect -d`."""
+    ports = [free_port(), free_port()]
+    connect = ("connect", "-l", str(logs))
+    notes = set(os.listdir(bench.root / "home"))
+    for port in ports:
+        told = bench.type(*connect, "-p", str(port)).stdout
+        assert f"URL: http://localhost:{port}{page}\n" in told
+        asked = f"http://localhost:{port}/api/v1/profiles{page.removeprefix('/viewers/')}"
+        assert answer(asked)["profiles"] == []
+    until(lambda: _is_free(ports[0]))  # the second took its place
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        failed = bench.run(*connect, "-p", str(taken), code=1).stderr
+    assert f"port {taken} cannot be used" in failed
+    bench.type(*connect, "-p", str(ports[1]))
+    bench.run(*connect, "-d")
+    until(lambda: _is_free(ports[1]))
+    assert set(os.listdir(bench.root / "home")) == notes
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) != 0
+
+
+@pytest.mark.xdist_group("two programs")
+def test_what_is_captured_is_in_the_viewer_of_its_run(bench: Bench, programs: list[int]) -> None:
+    """`create -l RUN/tensorboard` before anything is there, then `capture -l RUN`; and what JAX
+    itself writes when it is given RUN.  (`create -l RUN` is test_e1_24.)"""
+    run = bench.root / "run-1"
+    session = ("-d", "100", "-f", "jax", "-n", "localhost", "-p", str(programs[0]), "--session")
+    bench.type("create", "-l", f"{run}/tensorboard/", "-n", "first")
+    try:
+        [viewer] = json.loads(bench.run("list", "-n", "first", "--json").stdout)
+        bench.run("capture", "-l", str(run), *session, "a")
+        bench.run("capture", "-l", f"{run}/tensorboard", *session, "b")
+        own = run / "plugins" / "profile" / "c"
+        shutil.copytree(run / "tensorboard/plugins/profile/session_a", own)
+        assert _sessions(viewer["url"]) == {("run-1", "session_a"), ("run-1", "session_b"),
+                                            ("run-1", "c")}  # fmt: skip
+    finally:
+        bench.run("delete", "-n", "first", "-q")
+
+
+def _sessions(url: str) -> set[tuple[str, str]]:
+    listed = answer(url.replace("/viewers/", "/api/v1/profiles"))["profiles"]
+    return {(one["run"], one["session"]) for one in listed}
 
 
 @pytest.mark.xdist_group("two programs")
@@ -858,7 +952,7 @@ def test_a_capture_of_which_some_fail(bench: Bench, programs: list[int], registr
     assert "another profiling session is active" in told[2]["why"] + told[3]["why"]
     bench.run("capture", "-l", str(logs), "-n", other, "--session", "../out", code=2)
     bench.run("capture", "-l", str(logs), "-n", other, "--session", "none", code=1)
-    assert not (logs / "plugins/profile/none").exists()
+    assert not (logs / "tensorboard/plugins/profile/session_none").exists()
 
 
 def test_a_viewer_that_was_killed_is_forgotten(bench: Bench) -> None:
@@ -899,7 +993,7 @@ def test_e1_25_json_for_machines(bench: Bench) -> None:
     assert [(one["name"], one["backend"]) for one in shown] == [("xprof-one", "gce")]
     words = ("capture", "-l", DIRECTORY, "-z", ZONE, "-f", "jax", "-n", "h1", "--session", "s")
     told = json.loads(bench.run(*words, "--json").stdout)
-    file = f"{DIRECTORY}/plugins/profile/s/h1.xplane.pb"
+    file = f"{DIRECTORY}/tensorboard/plugins/profile/session_s/h1.xplane.pb"
     assert told["hosts"] == [{"host": "h1", "files": [file], "why": ""}]
 
 

@@ -5,5 +5,15 @@ from runwatch.compat.tpu_diagnostics.debug import (
     start_debugging,
     stop_debugging,
 )
+from runwatch.compat.tpu_diagnostics.stack_trace import (
+    disable_stack_trace_dumping,
+    enable_stack_trace_dumping,
+)
 
-__all__ = ["send_user_signal", "start_debugging", "stop_debugging"]
+__all__ = [
+    "disable_stack_trace_dumping",
+    "enable_stack_trace_dumping",
+    "send_user_signal",
+    "start_debugging",
+    "stop_debugging",
+]

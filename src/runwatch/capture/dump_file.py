@@ -1,11 +1,14 @@
 """Where dumps go: a file per process with a limited size, or standard error.
 
     # opened 2026-03-01 12:00:00 host=gpu-1 rank=3 pid=771 run=llama time_ns=… main=0x…
-    INFO: Not a crash. …                          what follows is one of the periodic dumps
+    # what follows is a snapshot, unless …        for a first dump that comes by a signal
+    INFO: Not a crash. …
     # dump 2026-03-01 12:10:00 host=gpu-1 rank=3 pid=771 run=llama step=1200 time_ns=… main=0x…
+    INFO: Not a crash. …                          what follows is one of the periodic dumps
     Thread 0x… (most recent call first):          as faulthandler writes it
 
-Lines that begin with `#` are ours and hold `key=value` pairs.  All other lines are faulthandler's.
+Lines that begin with `#` are ours, and two of them hold `key=value` pairs.  Those with `INFO` are
+whose block it is, ours or an original's.  All other lines are faulthandler's.
 It writes to the descriptor from a signal handler or from a C thread, so the descriptor must stay
 the same: a file that has become large is copied and then emptied.
 """
@@ -77,8 +80,8 @@ class Target:
     def foretell(self, line: str) -> None:
         """Write the line for a dump that may follow and that we could not announce then."""
 
-    def write(self, line: str, text: str) -> None:
-        write_all(self.fd, line + text)
+    def write(self, text: str) -> None:
+        write_all(self.fd, text)
 
     def tell(self, journal: Path) -> None:
         """Tell the agent, through the journal's folder, where the dumps are."""
@@ -161,12 +164,10 @@ class DumpFile(Target):
         write_all(self.fd, line)
         self._empty_bytes += len(line.encode())
 
-    def write(self, line: str, text: str) -> None:
-        # The line is there already: from the beginning, or after the last dump.
+    def write(self, text: str) -> None:
         write_all(self.fd, text)
         if shorten(self.fd, self.path, self._max_bytes):
             write_all(self.fd, self._opened)
-        self.foretell(line)
 
     def tell(self, journal: Path) -> None:
         if journal not in self._told:

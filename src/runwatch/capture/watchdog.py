@@ -36,6 +36,8 @@ MAX_SECONDS: Final = 30 * 86_400.0
 JOIN_SECONDS: Final = 0.05
 WEIGHT: Final = 1  # a `diagnose` block goes before the run's own watch for faults
 THREAD: Final = "runwatch-dumps"
+UNLESS: Final = '# what follows is a snapshot, unless it begins with "Fatal Python error"\n'
+"""Before the line that waits for a first dump by a signal: a fault would come after it, too."""
 
 
 def grace_seconds(interval: float) -> float:
@@ -56,24 +58,23 @@ class Watch:
         interval_seconds: float,
         about: Callable[[], About],
         *,
+        line: str = "",
         problem: Callable[[str, str], None] = _unheard,
         clock: Clock = system_clock,
     ) -> None:
-        """`problem(what, message)` is called for what could not be done; `about` must not fail."""
+        """`line`: said before each periodic dump, if not our own words.
+        `problem(what, message)` is called for what could not be done; `about` must not fail."""
         self.target = target
         self.interval = min(max(interval_seconds, MIN_SECONDS), MAX_SECONDS)
         self.clock = clock
         self.problem = problem
         self.pid = os.getpid()
-        self._about = about
-        self.due_ns = self.next_ns()
-
-    @property
-    def line(self) -> str:
-        return (
+        self.line = line or (
             "INFO: Not a crash. Runwatch writes the stacks of all threads"
             f" every {self.interval:g} seconds.\n"
         )
+        self._about = about
+        self.due_ns = self.next_ns()
 
     def next_ns(self) -> int:
         return self.clock.mono_ns() + int(self.interval * 1e9)
@@ -81,7 +82,7 @@ class Watch:
     def start(self) -> None:
         self.tell(self._about().journal)
         try:
-            self.target.foretell(self.line)
+            self.target.foretell(UNLESS + self.line)
         except OSError as error:
             self.problem("write stacks", f"cannot write to the place for stacks: {error}")
         _dog.start(self)
@@ -93,12 +94,16 @@ class Watch:
     def write(self, dump: str) -> None:
         """May wait for a disk or a terminal; our thread calls it without any lock."""
         about = self._about()
-        text = heading("dump", about.pairs(), self.clock.wall_ns()) + dump
+        text = heading("dump", about.pairs(), self.clock.wall_ns()) + self.line + dump
         self.tell(about.journal)
-        self.target.write(self.line, text)
+        self.target.write(text)
         if about.journal is not None and not isinstance(self.target, DumpFile):
             # What went to standard error cannot be read from there again.
             append(about.journal / PERIODIC, text)
+
+    def announce(self) -> None:
+        """Say the line: a dump is about to be asked for by a signal."""
+        self.target.write(self.line)
 
     def tell(self, journal: Path | None) -> None:
         try:

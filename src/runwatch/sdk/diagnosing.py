@@ -18,7 +18,7 @@ import logging
 import math
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -51,9 +51,14 @@ def diagnose(
         end(watch)
 
 
-def begin(interval_seconds: object, *, to_file: object) -> watchdog.Watch | None:
-    """Collect stacks until `end`; None, and one warning, if that is not possible."""
-    return attempt("collect stacks", None, lambda: _begin(interval_seconds, bool(to_file)))
+def begin(
+    interval_seconds: object, *, to_file: object, line: Callable[[object], str] | None = None
+) -> watchdog.Watch | None:
+    """Collect stacks until `end`; None, and one warning, if that is not possible.
+
+    `line(interval)`: what is said before each periodic dump, in a drop-in's words.
+    """
+    return attempt("collect stacks", None, lambda: _begin(interval_seconds, bool(to_file), line))
 
 
 @guarded("stop collecting stacks")
@@ -62,11 +67,15 @@ def end(watch: watchdog.Watch | None) -> None:
         watch.stop()
 
 
-def _begin(interval_seconds: object, to_file: bool) -> watchdog.Watch | None:
+def _begin(
+    interval_seconds: object, to_file: bool, line: Callable[[object], str] | None
+) -> watchdog.Watch | None:
     target = _target(to_file)
     if target is None:
         return None
-    watch = watchdog.Watch(target, _interval(interval_seconds), _about, problem=_say)
+    seconds = _interval(interval_seconds)
+    said = line(interval_seconds if seconds == interval_seconds else seconds) if line else ""
+    watch = watchdog.Watch(target, seconds, _about, line=said, problem=_say)
     watch.start()
     return watch
 

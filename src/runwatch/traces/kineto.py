@@ -25,6 +25,7 @@ from runwatch.traces.names import (
     step_number,
 )
 from runwatch.traces.opening import Kind, Limits, text_stream
+from runwatch.traces.own_threads import TorchThreads
 
 _DEVICE: Final = frozenset(
     ("kernel", "gpu_memcpy", "gpu_memset", "mtia_ccp_events", "concurrent_kernel")
@@ -50,6 +51,8 @@ class Args(msgspec.Struct, gc=False):
     allocated: Any = msgspec.field(default=None, name="Total Allocated")
     device_type: Any = msgspec.field(default=None, name="Device Type")
     device_id: Any = msgspec.field(default=None, name="Device Id")
+    python_id: Any = msgspec.field(default=None, name="Python id")
+    python_parent: Any = msgspec.field(default=None, name="Python parent id")
 
 
 class Event(msgspec.Struct, gc=False):
@@ -162,12 +165,13 @@ class _Reader:
         self.operations: set[tuple[str, str]] = set()
         self.hidden: set[str] = set()
         self.half_events = 0
+        self._own = TorchThreads()
 
     def take(self, events: Sequence[Event]) -> None:
         lasting = [e for e in events if e.ph == "X" and e.cat not in _LEFT_OUT]
         self.account.count(len(lasting))
         self.account.check_held(self.account.events)
-        self.columns.add(lasting)
+        self.columns.add(list(self._own.others(lasting)))
         for event in lasting:
             args = event.args
             if args is not None and (args.hlo_op is not None or args.step_num is not None):
@@ -211,6 +215,7 @@ class _Reader:
     # ── into the account ───────────────────────────────────────────────────────────────────────
 
     def fold(self) -> None:
+        self.columns.add(list(self._own.rest()))
         keys, lanes = list(self.columns.names), list(self.columns.lanes)
         works = {True: _device_works(keys), False: self._host_works(keys)}
         marks = {

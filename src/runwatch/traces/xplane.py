@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from runwatch.traces import wire
+from runwatch.traces import intervals, wire
 from runwatch.traces.account import HOST, Account, Lane, Reading, Step
 from runwatch.traces.intervals import Ints
 from runwatch.traces.names import (
@@ -31,6 +31,7 @@ from runwatch.traces.names import (
     is_collective,
 )
 from runwatch.traces.opening import BadTrace, Limits
+from runwatch.traces.own_threads import is_own_line
 from runwatch.traces.wire import BYTES, Messages, Range, Wire
 
 _DEVICE: Final = re.compile(r"^/device:(?:GPU|TPU):(\d{1,6})$")
@@ -46,6 +47,8 @@ _LONGEST_STAT: Final = 1 << 16
 """Bytes; a longer stat of a plane is not one that we use."""
 _LAST_ALLOCATIONS: Final = 200
 """How many allocations we read in each block of events."""
+_FIRST_EVENTS: Final = 5_000
+"""Of a line, to see whose thread it is."""
 _LARGEST_ID: Final = (1 << 62) - 1
 
 Stats = dict[str, int | float | str]
@@ -289,13 +292,25 @@ class _Reader:
         lane = Lane(self.reading.account, HOST)
         seen: dict[int, Stats] = {}
         work = names.work(len(self._names), seen)
-        for messages, metadata, start, end in self._blocks(line):
+        for number, (messages, metadata, start, end) in enumerate(self._blocks(line)):
+            if number == 0 and self._is_own(plane, metadata, start, end):
+                return
             if self._look_at_new(plane, messages, metadata, seen):
                 work = names.work(len(self._names), seen)
             self._note_steps(plane, messages, metadata, (start, end), seen)
             self._note_memory(plane, messages, metadata, seen)
             lane.push(names.of(metadata), start, end, work)
         lane.close(work)
+
+    def _is_own(self, plane: _Plane, metadata: Ints, start: Ints, end: Ints) -> bool:
+        order = intervals.nesting_order(start, end)
+        chosen = slice(None) if order is None else order
+        columns = (column[chosen][:_FIRST_EVENTS].tolist() for column in (metadata, start, end))
+        names = plane.events
+        return is_own_line(
+            (names.get(number, ""), begin, finish)
+            for number, begin, finish in zip(*columns, strict=True)
+        )
 
     def _look_at_new(
         self, plane: _Plane, messages: Messages, metadata: Ints, seen: dict[int, Stats]

@@ -8,6 +8,7 @@ import pytest
 
 from runwatch.agent.errands.dumps import MAX_FAULT, collect, last_fault
 from runwatch.capture.dump_file import ELSEWHERE, PERIODIC
+from runwatch.capture.watchdog import UNLESS
 from runwatch.testing import FakeClock
 
 HEADING = (
@@ -50,6 +51,19 @@ def test_nothing_there(journal: Path) -> None:
     assert list(collect(journal)) == []
     write(journal / "faults.txt", opened())
     assert list(collect(journal)) == []
+
+
+def test_the_line_that_it_is_no_crash_is_no_part_of_a_dump(journal: Path) -> None:
+    periodic = HEADING.format(word="dump", time=5) + LINE + DUMP
+    before = opened() + UNLESS + LINE
+    write(journal / PERIODIC, before + periodic + dumped(7) + LINE + periodic)
+    found = list(collect(journal))
+    assert [(stacks.how, stacks.time_ns) for stacks in found] == [
+        ("watchdog", 5), ("watchdog", 7), ("watchdog", 5),
+    ]  # fmt: skip
+    assert len({tuple(stacks.threads) for stacks in found}) == 1
+    write(journal / "faults.txt", before + FAULT)
+    assert [stacks.fault for stacks in collect(journal)] == ["Bus error"]
 
 
 def test_each_dump_is_read_once_also_by_an_agent_that_comes_later(journal: Path) -> None:

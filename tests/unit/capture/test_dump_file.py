@@ -27,7 +27,7 @@ def test_a_link_that_someone_left_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "target").write_text("precious")
     file.path.symlink_to(tmp_path / "target")
     other = DumpFile.create(tmp_path, ABOUT, 0)
-    other.write("line\n", "dump\n")
+    other.write("dump\n")
     other.close()
     assert other.path != file.path
     assert (tmp_path / "target").read_text() == "precious"
@@ -43,7 +43,7 @@ def test_a_heading_is_one_line_of_pairs_without_blanks() -> None:
 def test_a_large_file_is_copied_aside_and_the_descriptor_stays(tmp_path: Path) -> None:
     file = DumpFile.create(tmp_path, ABOUT, 0, max_bytes=1_000)
     for number in range(12):
-        file.write("next\n", f"dump {number:03} " + "x" * 600 + "\n")
+        file.write(f"dump {number:03} " + "x" * 600 + "\n")
     os.write(file.fd, b"by a C thread\n")
     found = sorted(path.name.split(".", 1)[1] for path in tmp_path.iterdir())
     assert found == ["1.txt", "2.txt", "3.txt", "txt"]

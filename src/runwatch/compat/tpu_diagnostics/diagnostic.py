@@ -21,11 +21,27 @@ from runwatch.compat.tpu_diagnostics.configuration.diagnostic_configuration impo
 from runwatch.sdk import diagnosing
 from runwatch.sdk.guard import attempt
 
-__all__ = ["ask_main_thread", "diagnose", "is_collecting", "start", "stop"]
+__all__ = [
+    "ask_main_thread",
+    "diagnose",
+    "is_collecting",
+    "is_handled",
+    "not_a_crash",
+    "start",
+    "stop",
+]
 
 FORKED_SECONDS: Final = 1.0
 _started: Final[list[Watch]] = []
 _asking: Final = threading.RLock()
+
+
+def not_a_crash(interval_seconds: object) -> str:
+    """The original's line before a periodic dump, which logs are searched for."""
+    return (
+        "INFO: Not a crash. cloud-tpu-diagnostics emits a stack trace snapshot every"
+        f" {interval_seconds} seconds.\n"
+    )
 
 
 @contextmanager
@@ -63,11 +79,20 @@ def is_collecting() -> bool:
     return bool(_started)
 
 
+def is_handled() -> bool:
+    """Whether the program itself takes SIGUSR1."""
+    return callable(signal.getsignal(signal.SIGUSR1))
+
+
 def ask_main_thread() -> bool:
-    """Have it write its stack, by SIGUSR1.  False when no stacks are collected: without a handler
-    the signal would kill the program."""
+    """Have it write its stack, by SIGUSR1, after the line.
+
+    False where nobody handles the signal: it would kill the program.
+    """
     with _asking:
-        if not _started:
+        if _started:
+            attempt("say that it is not a crash", None, _started[-1].announce)
+        elif not is_handled():
             return False
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
         return True
@@ -88,5 +113,6 @@ def _watch(config: object) -> Watch | None:
         lambda: diagnosing.begin(
             getattr(config, "stack_trace_interval_seconds", None),
             to_file=getattr(config, "stack_trace_to_cloud", False),
+            line=not_a_crash,
         ),
     )

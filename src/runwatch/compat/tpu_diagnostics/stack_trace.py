@@ -9,7 +9,7 @@ from typing import Any
 
 from runwatch.compat.tpu_diagnostics.configuration.debug_configuration import DebugConfig
 from runwatch.compat.tpu_diagnostics.configuration.stack_trace_configuration import StackTraceConfig
-from runwatch.compat.tpu_diagnostics.diagnostic import start, stop
+from runwatch.compat.tpu_diagnostics.diagnostic import not_a_crash, start, stop
 
 __all__ = [
     "disable_stack_trace_dumping",
@@ -32,7 +32,7 @@ def user_signal_handler_wrapper(
     """A handler that writes the stacks of all threads to a file (of text or of bytes)."""
 
     def user_signal_handler(signum: int, frame: object) -> None:
-        line = f"INFO: Not a crash. Runwatch writes a stack trace every {interval} seconds.\n"
+        line = not_a_crash(interval)
         is_bytes = "b" in getattr(file_descriptor, "mode", "")
         file_descriptor.write(line.encode() if is_bytes else line)
         file_descriptor.flush()

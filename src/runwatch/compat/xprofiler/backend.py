@@ -12,6 +12,10 @@ from runwatch.compat.xprofiler.running import Runner
 from runwatch.compat.xprofiler.settings import Settings
 from runwatch.errors import UsageError
 
+PORT: Final = 6006
+"""Of a viewer, and of a tunnel to it."""
+VIEWED: Final = "tensorboard"
+"""Below a run's directory: where its profiles are, and what `create` is given."""
 _WORD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]*")
 
 
@@ -78,12 +82,13 @@ class Request:
 
     @property
     def root(self) -> str:
-        """The directory that a viewer is pointed at."""
-        return f"{self.log_directory}/tensorboard" if self.is_torch else self.log_directory
+        """The directory that a viewer is pointed at: a run's part for viewers, of any framework."""
+        is_root = self.log_directory.endswith(f"/{VIEWED}")
+        return self.log_directory if is_root else f"{self.log_directory}/{VIEWED}"
 
     @property
     def session_name(self) -> str:
-        return f"session_{self.session}" if self.is_torch else self.session
+        return f"session_{self.session}"
 
     @property
     def is_torch(self) -> bool:
@@ -117,8 +122,8 @@ class Backend(Protocol):
 
     def delete(self, instances: Sequence[Instance]) -> None: ...
 
-    def connect(self, instance: Instance, port: int, host_port: int) -> str:
-        """The URL at which a browser on this machine finds it."""
+    def connect(self, instance: Instance, port: int | None, host_port: int) -> str:
+        """The URL at which a browser on this machine finds it; None: at the usual port."""
         ...
 
     def disconnect(self, instance: Instance) -> None: ...

@@ -12,15 +12,15 @@ from runwatch.errors import RunwatchError, UsageError
 MAX_LENGTH: Final = 64
 MAX_LEVELS: Final = 32
 # Neither quotes nor blanks nor what a shell expands: paths become part of commands on other hosts.
-_PATH: Final = re.compile(r"gs://[a-z0-9][a-z0-9._-]*(/[^\s'\"\\$`;|&<>()*?]*)?")
+_PATH: Final = re.compile(r"gs://[A-Za-z0-9][A-Za-z0-9._-]*(/[^\s'\"\\$`;|&<>()*?]*)?")
 
 
 def check_path(log_directory: str) -> str:
     """The bucket's URL.  Raises UsageError if it is not a path in a bucket."""
     if not _PATH.fullmatch(log_directory):
         raise UsageError(
-            f"{log_directory!r} is no path in a bucket: gs://BUCKET/RUN, lower case letters, "
-            "digits, '_' and '-', without blanks or quotes"
+            f"{log_directory!r} is no path in a bucket: gs://BUCKET/RUN, without blanks, quotes "
+            "and what a shell expands"
         )
     return "/".join(log_directory.split("/")[:3])
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from runwatch._version import __version__
 from runwatch.compat.commands import exit_code, whole
@@ -23,25 +23,45 @@ MILLISECONDS: Final = whole("a number of ms", 1, 3_600_000)
 
 
 def parser() -> argparse.ArgumentParser:
+    top = top_parser(__doc__)
+    commands = top.add_subparsers(dest="command", metavar="COMMAND")
+    for name in COMMANDS:
+        add_verb(commands, name)
+    return top
+
+
+def top_parser(description: str | None) -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
-        "xprofiler", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        "xprofiler", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     top.add_argument("--version", action="version", version=f"xprofiler (runwatch {__version__})")
     top.add_argument("--abbrev", "-a", action="store_true", help="accepted, and without effect")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND")
-    for name, (line, add) in COMMANDS.items():
-        # No abbreviations: a flag that is not ours is the underlying command's.
-        command = commands.add_parser(name, help=line, description=line, allow_abbrev=False)
-        add(command)
-        command.add_argument(
-            "--backend", choices=("local", "ssh", "gce", "gke"),
-            help="where instances live (default: what the log directory means)",
-        )  # fmt: skip
-        command.add_argument("--json", action="store_true", help="print JSON")
-        command.add_argument(
-            "--verbose", "-v", action="store_true", help="show every command that is run"
-        )
     return top
+
+
+def add_verb(commands: Any, name: str) -> argparse.ArgumentParser:
+    """To what `add_subparsers` gave."""
+    line, add = COMMANDS[name]
+    # No abbreviations: a flag that is not ours is the underlying command's.
+    command: argparse.ArgumentParser = commands.add_parser(
+        name, help=line, description=line, allow_abbrev=False
+    )
+    add(command)
+    command.add_argument(
+        "--backend", choices=("local", "ssh", "gce", "gke"),
+        help="where instances live (default: what the log directory means)",
+    )  # fmt: skip
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.add_argument(
+        "--verbose", "-v", action="store_true", help="show every command that is run"
+    )
+    return command
+
+
+def defaults(name: str) -> dict[str, Any]:
+    """Of a verb's flags, by the names under which they are kept."""
+    command = add_verb(argparse.ArgumentParser().add_subparsers(), name)
+    return {action.dest: action.default for action in command._actions if action.dest != "help"}
 
 
 def _directory(command: argparse.ArgumentParser, *, many: bool = False) -> None:
@@ -117,14 +137,34 @@ def _capture(command: argparse.ArgumentParser) -> None:
     command.add_argument("--framework", "-f", choices=FRAMEWORKS, help="(needed for gs://)")
     command.add_argument("--orchestrator", "-o", choices=("gce", "gke"), default="gce")
     command.add_argument(
-        "--port", "-p", type=PORT, default=9012, help="the program's (default: %(default)s)"
+        "--port",
+        "-p",
+        metavar="LOCAL_PORT",
+        type=PORT,
+        default=9012,
+        help="the program's (default: %(default)s)",
     )
     command.add_argument(
-        "--duration", "-d", type=MILLISECONDS, default=2000, help="in ms (default: %(default)s)"
+        "--duration",
+        "-d",
+        metavar="DURATION",
+        type=MILLISECONDS,
+        default=2000,
+        help="in ms (default: %(default)s)",
     )
     command.add_argument("--session", help="its id (default: the local time)")
     _ssh_proxy(command)
     command.add_argument("--non-tpu-vm", action="store_true", help="hosts are ordinary machines")
+
+
+class _Chosen(argparse.Action):
+    """Tells a value that was given from one that is usual."""
+
+    def __call__(
+        self, parser: object, arguments: Arguments, value: object, flag: str | None = None
+    ) -> None:
+        setattr(arguments, self.dest, value)
+        setattr(arguments, f"chosen_{self.dest}", value)
 
 
 def _connect(command: argparse.ArgumentParser) -> None:
@@ -132,10 +172,15 @@ def _connect(command: argparse.ArgumentParser) -> None:
     _zone(command)
     command.add_argument("--mode", "-m", choices=("ssh", "proxy"), default="ssh")
     command.add_argument(
-        "--port", "-p", type=PORT, default=6006, help="on this machine (default: %(default)s)"
-    )
+        "--port", "-p", metavar="LOCAL_PORT", type=PORT, default=6006, action=_Chosen,
+        help="on this machine (default: %(default)s; a viewer on this machine has its own)",
+    )  # fmt: skip
     command.add_argument(
-        "--host-port", type=PORT, default=6006, help="on the instance (default: %(default)s)"
+        "--host-port",
+        metavar="HOST_PORT",
+        type=PORT,
+        default=6006,
+        help="on the instance (default: %(default)s)",
     )
     command.add_argument("--disconnect", "-d", action="store_true", help="close the tunnel")
     command.add_argument("--open", action="store_true", help="in a browser")

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from runwatch.compat.xprofiler import buckets, extra, startup
 from runwatch.compat.xprofiler.backend import (
+    PORT,
     Captured,
     Context,
     Instance,
@@ -167,7 +168,8 @@ class Gce:
 
     # ── tunnels ────────────────────────────────────────────────────────────────────────────────
 
-    def connect(self, instance: Instance, port: int, host_port: int) -> str:
+    def connect(self, instance: Instance, port: int | None, host_port: int) -> str:
+        port = port or PORT
         flag = f"-f -N -M -S {_socket(instance)} -L {port}:localhost:{host_port}"
         try:
             self._ssh(instance, flag)
@@ -228,7 +230,7 @@ class Gce:
 
 def _instance(entry: Mapping[str, Any]) -> Instance | None:
     labels = entry.get("labels") or {}
-    directory = _directory(entry)
+    directory = directory_of(entry)
     if not directory:
         return None
     zone = str(entry.get("zone") or "").rsplit("/", 1)[-1]
@@ -236,7 +238,7 @@ def _instance(entry: Mapping[str, Any]) -> Instance | None:
     return Instance(directory, _url(str(backend), zone), str(entry["name"]), zone, Gce.name)
 
 
-def _directory(entry: Mapping[str, Any]) -> str:
+def directory_of(entry: Mapping[str, Any]) -> str:
     """Kept as metadata; before 0.0.11 as a label, which can have neither ':' nor '/'."""
     items = (entry.get("metadata") or {}).get("items") or []
     for item in [items] if isinstance(items, str | Mapping) else items:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import tempfile
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from runwatch.compat.commands import start_detached
 from runwatch.compat.xprofiler import buckets, extra
 from runwatch.compat.xprofiler.backend import (
+    PORT,
     Captured,
     Context,
     Instance,
@@ -25,8 +23,8 @@ from runwatch.compat.xprofiler.backend import (
 from runwatch.compat.xprofiler.gce import Gce
 from runwatch.compat.xprofiler.hosts import SLACK_SECONDS, capture_all
 from runwatch.compat.xprofiler.manifests import ROLE, Parameters, manifests
+from runwatch.compat.xprofiler.tunnels import Tunnels
 from runwatch.errors import RunwatchError
-from runwatch.journal.liveness import start_ticks
 
 NAMESPACE: Final = "xprofiler"
 
@@ -38,6 +36,7 @@ class Gke:
         self._context = context
         self._zone = word(context.zone, "zone") if context.zone else ""
         self._namespace = context.extra.get("--namespace") or NAMESPACE
+        self._tunnels = Tunnels(context.settings.home)
 
     def _kubectl(self, *words: str, seconds: float = 0.0) -> str:
         limit = seconds or self._context.settings.command_seconds
@@ -111,46 +110,17 @@ class Gke:
         self._kubectl("delete", "all", f"--namespace={self._namespace}", "-l",
                       f"instance={word(name, 'name')}")  # fmt: skip
 
-    def connect(self, instance: Instance, port: int, host_port: int) -> str:
+    def connect(self, instance: Instance, port: int | None, host_port: int) -> str:
         """kubectl forwards a port as long as it runs: it goes on behind us."""
-        home = self._context.settings.home
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._forget(instance)
         service = f"service/{word(instance.name, 'name')}-tb-service"
         words = ["kubectl", f"--namespace={self._namespace}", "port-forward", service,
-                 f"{port}:80"]  # fmt: skip
-        log = home / f"{instance.name}.forward.log"
-        with log.open("wb") as file:
-            forward = start_detached(words, file)
-        deadline = time.monotonic() + self._context.settings.command_seconds
-        while b"Forwarding from" not in (output := log.read_bytes()):
-            if forward.poll() is not None or time.monotonic() > deadline:
-                forward.kill()
-                forward.wait()
-                raise RunwatchError(f"no tunnel: {output.decode(errors='replace').strip()}")
-            time.sleep(0.05)
-        self._note(instance).write_text(f"{forward.pid} {start_ticks(forward.pid)}")
-        return f"http://localhost:{port}"
+                 f"{port or PORT}:80"]  # fmt: skip
+        self._tunnels.open(instance.name, words, self._context.settings.command_seconds)
+        return f"http://localhost:{port or PORT}"
 
     def disconnect(self, instance: Instance) -> None:
-        if not self._forget(instance):
+        if not self._tunnels.close(instance.name):
             raise RunwatchError(f"there is no tunnel to {instance.name}")
-
-    def _note(self, instance: Instance) -> Any:
-        return self._context.settings.home / f"{word(instance.name, 'name')}.forward"
-
-    def _forget(self, instance: Instance) -> bool:
-        """End the tunnel that was left running, if it is still that process."""
-        note = self._note(instance)
-        try:
-            pid, ticks = map(int, note.read_text().split())
-        except (OSError, ValueError):
-            return False
-        note.unlink()
-        if start_ticks(pid) != ticks:
-            return False
-        os.kill(pid, signal.SIGTERM)
-        return True
 
     def capture(self, request: Request) -> list[Captured]:
         self.check(request.log_directory)

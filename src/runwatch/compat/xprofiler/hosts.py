@@ -33,12 +33,11 @@ OnHost = Callable[[str, str], str]
 def commands(request: Request, host: str) -> list[str]:
     if request.is_torch:
         return _torch(request, host)
-    options = {"session_id": request.session, "override_hostnames": host}
+    options = {"session_id": request.session_name, "override_hostnames": host}
     asked = ", ".join(
         json.dumps(part) if part is not True else "True"
         for part in (
-            f"{host}:{request.port}", request.log_directory, "", True, request.duration_ms, 3,
-            options,
+            f"{host}:{request.port}", request.root, "", True, request.duration_ms, 3, options,
         )
     )  # fmt: skip
     program = f"from xprof.convert import _pywrap_profiler_plugin as plugin; plugin.trace({asked})"

@@ -22,7 +22,8 @@ from runwatch.capture.tracing.profiler_service import PortTarget
 from runwatch.compat.commands import start_detached
 from runwatch.compat.xprofiler import extra
 from runwatch.compat.xprofiler.backend import Captured, Context, Instance, Order, Request, Wanted
-from runwatch.errors import RunwatchError, UsageError
+from runwatch.compat.xprofiler.tunnels import Tunnels
+from runwatch.errors import NotFound, RunwatchError, UsageError
 from runwatch.files import written
 from runwatch.journal.liveness import read_stat
 from runwatch.record.captures import checked_name
@@ -40,14 +41,17 @@ class Local:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._home = context.settings.home
+        self._tunnels = Tunnels(self._home)
 
     def check(self, log_directory: str) -> None:
+        """A directory that is not there yet is made: the first profile is still to come."""
         folder = local_folder(log_directory)
-        if folder is not None and not folder.is_dir():
-            raise RunwatchError(
-                f"Log directory {log_directory} does not exist. (Paths in a bucket begin with "
-                "gs:// or s3://.)"
-            )
+        try:
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            why = "it is no directory" if isinstance(error, FileExistsError) else error.strerror
+            raise RunwatchError(f"Log directory {log_directory} cannot be used: {why}.") from error
 
     def instances(self, wanted: Wanted, flags: extra.Flags | None = None) -> list[Instance]:
         named = wanted.directories or wanted.names
@@ -99,15 +103,27 @@ class Local:
         chosen = {one.name for one in instances}
         for one in self._written():
             if one.instance.name in chosen:
+                self._tunnels.close(one.instance.name)
                 _end(one.pid, one.is_gone)
                 one.file.unlink(missing_ok=True)
                 one.file.with_suffix(".log").unlink(missing_ok=True)
 
-    def connect(self, instance: Instance, port: int, host_port: int) -> str:
-        return instance.url
+    def connect(self, instance: Instance, port: int | None, host_port: int) -> str:
+        """It is on this machine, and needs no tunnel: unless a certain port is asked for."""
+        if port is None:
+            return instance.url
+        one = next((one for one in self._written() if one.instance.name == instance.name), None)
+        if one is None:
+            raise NotFound(f"{instance.name} has ended")
+        scheme, _, rest = instance.url.partition("://")
+        address, _, page = rest.partition("/")
+        words = [sys.executable, "-m", "runwatch.compat.xprofiler.forwarding", str(port), address,
+                 str(one.pid), str(one.start_ticks)]  # fmt: skip
+        self._tunnels.open(instance.name, words, self._context.settings.command_seconds)
+        return f"{scheme}://localhost:{port}/{page}"
 
     def disconnect(self, instance: Instance) -> None:
-        """It is on this machine: there is nothing in between."""
+        self._tunnels.close(instance.name)
 
     def capture(self, request: Request) -> list[Captured]:
         self.check(request.log_directory)
@@ -126,6 +142,7 @@ class Local:
             if note is None:
                 continue
             if note.is_gone():
+                self._tunnels.close(note.instance.name)
                 note.file.unlink(missing_ok=True)
                 note.file.with_suffix(".log").unlink(missing_ok=True)
             else:
@@ -135,11 +152,12 @@ class Local:
 
 class _Written:
     def __init__(self, file: Path, instance: Instance, pid: int, start_ticks: int) -> None:
-        self.file, self.instance, self.pid, self._ticks = file, instance, pid, start_ticks
+        self.file, self.instance = file, instance
+        self.pid, self.start_ticks = pid, start_ticks
 
     def is_gone(self) -> bool:
         stat = read_stat(self.pid)
-        return stat is None or stat.dead or stat.start_ticks != self._ticks
+        return stat is None or stat.dead or stat.start_ticks != self.start_ticks
 
 
 def _write(file: Path, instance: Instance, pid: int) -> None:

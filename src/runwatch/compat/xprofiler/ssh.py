@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from runwatch.compat.xprofiler import extra
 from runwatch.compat.xprofiler.backend import (
+    PORT,
     Captured,
     Context,
     Instance,
@@ -77,7 +78,8 @@ class Ssh:
     def delete(self, instances: Sequence[Instance]) -> None:
         self._there("delete", "--quiet", "-n", *(one.name for one in instances))
 
-    def connect(self, instance: Instance, port: int, host_port: int) -> str:
+    def connect(self, instance: Instance, port: int | None, host_port: int) -> str:
+        port = port or PORT
         address, _, rest = instance.url.partition("://")[2].partition("/")
         self._ssh("-f", "-N", "-M", "-S", self._socket(instance), "-o", "ExitOnForwardFailure=yes",
                   "-L", f"{port}:{address}", "--", self._host)  # fmt: skip

@@ -11,10 +11,14 @@ COLUMNS: Final = ("Log_Directory", "URL", "Name", "Zone")
 
 
 def table(instances: Sequence[Instance]) -> str:
-    """Columns two blanks apart, under a line of dashes."""
     rows = [(one.log_directory, one.url, one.name, one.zone) for one in instances]
-    widths = [max(map(len, column)) for column in zip(COLUMNS, *rows, strict=True)]
-    lines = [COLUMNS, tuple("-" * width for width in widths), *rows]
+    return aligned(COLUMNS, rows)
+
+
+def aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns two blanks apart, under a line of dashes."""
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    lines = [columns, tuple("-" * width for width in widths), *rows]
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines

@@ -73,6 +73,18 @@ def _directory(arguments: Arguments, text: str) -> str:
     return text if stripped.endswith(":") else stripped
 
 
+def _is_new_here(backend: Backend, typed: str, directory: str) -> bool:
+    """A directory may come into being with the first profile, but not for a forgotten gs://."""
+    if not isinstance(backend, Local) or "://" in typed or os.path.exists(directory):
+        return False
+    if not typed.startswith(("/", "./", "../", "~")):
+        raise RunwatchError(
+            f"Log directory {typed} does not exist. (A path in a bucket begins with gs:// or "
+            f"s3://; a new directory here is -l ./{typed})"
+        )
+    return True
+
+
 def _is_confirmed(question: str) -> bool:
     """Only y or Y; the end of the input is a no."""
     print(question, end="", flush=True)
@@ -89,7 +101,10 @@ def _is_confirmed(question: str) -> bool:
 def create(arguments: Arguments, flags: extra.Flags) -> int:
     directory = _directory(arguments, arguments.log_directory)
     backend = _one(arguments, flags)
+    is_new = _is_new_here(backend, arguments.log_directory, directory)
     backend.check(directory)
+    if is_new:
+        print(f"xprofiler: {directory} is new: it waits for its first profile", file=sys.stderr)
     if isinstance(backend, Gce) and (why := buckets.advice(directory)):
         print(f"xprofiler: {directory}: older versions may not find it: {why}", file=sys.stderr)
     zones = [arguments.zone] if arguments.zone and not isinstance(backend, Local) else []
@@ -136,7 +151,7 @@ def _as_json(arguments: Arguments, instance: Instance) -> bool:
 # ── list and delete ────────────────────────────────────────────────────────────────────────────
 
 
-def list_(arguments: Arguments, flags: extra.Flags) -> int:
+def listed(arguments: Arguments, flags: extra.Flags) -> list[Instance]:
     wanted = Wanted(
         zones=arguments.zones or (),
         directories=tuple(_directory(arguments, one) for one in arguments.log_directory or ()),
@@ -144,7 +159,11 @@ def list_(arguments: Arguments, flags: extra.Flags) -> int:
         filters=arguments.filter or (),
     )
     by_backend = _find(arguments, wanted, flags)
-    shown = [one for _, ones in by_backend for one in ones]
+    return [one for _, ones in by_backend for one in ones]
+
+
+def list_(arguments: Arguments, flags: extra.Flags) -> int:
+    shown = listed(arguments, flags)
     if arguments.json:
         print(json.dumps([one.to_json() for one in shown], indent=1))
     else:
@@ -252,7 +271,8 @@ def connect(arguments: Arguments, flags: extra.Flags) -> int:
         backend.disconnect(instances[0])
         print("Disconnected.")
         return 0
-    url = backend.connect(instances[0], arguments.port, arguments.host_port)
+    port = getattr(arguments, "chosen_port", None)
+    url = backend.connect(instances[0], port, arguments.host_port)
     print(f"Connected successfully!\nURL: {url}")
     if arguments.open:
         webbrowser.open(url)
@@ -266,8 +286,10 @@ def capture(arguments: Arguments, flags: extra.Flags) -> int:
     backend = _one(arguments, flags)
     if not arguments.framework and not isinstance(backend, Local):
         raise UsageError("the following arguments are required: --framework/-f")
+    directory = _directory(arguments, arguments.log_directory)
+    _is_new_here(backend, arguments.log_directory, directory)
     request = Request(
-        log_directory=_directory(arguments, arguments.log_directory),
+        log_directory=directory,
         hosts=arguments.hosts,
         session=arguments.session or datetime.now().strftime("%Y_%m_%d_%H_%M_%S"),
         framework=arguments.framework or "jax",
@@ -298,15 +320,15 @@ def capture(arguments: Arguments, flags: extra.Flags) -> int:
 # ── register ───────────────────────────────────────────────────────────────────────────────────
 
 
-def register_(arguments: Arguments, flags: extra.Flags) -> int:
+def registered(arguments: Arguments, flags: extra.Flags) -> str:
+    """Where the run can be seen."""
     registration = register.Registration(
         _directory(arguments, arguments.log_directory),
         arguments.region or "", arguments.ml_run_name, arguments.run_set or "",
         arguments.project_id or "",
     )  # fmt: skip
     if _kind(arguments, registration.log_directory, "") == "local":
-        print(register.register_here(registration))
-        return 0
+        return register.register_here(registration)
     needed = {
         "--region/-r": registration.region,
         "--run-set/-s": registration.run_set,
@@ -319,7 +341,11 @@ def register_(arguments: Arguments, flags: extra.Flags) -> int:
         raise RunwatchError(
             f"{registration.log_directory!r} is no path in a bucket: gs://BUCKET/RUN"
         )
-    print(register.register_there(_context(arguments, flags), registration))
+    return register.register_there(_context(arguments, flags), registration)
+
+
+def register_(arguments: Arguments, flags: extra.Flags) -> int:
+    print(registered(arguments, flags))
     return 0
 
 

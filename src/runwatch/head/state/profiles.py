@@ -36,6 +36,7 @@ from runwatch.views.profiles import Profile
 DEEPEST: Final = 8
 MOST_FOLDERS: Final = 50_000
 _LAYOUT: Final = ("plugins", "profile")
+_VIEWED: Final = "tensorboard"
 
 Record = Callable[[Sequence[Message]], object]
 
@@ -238,7 +239,14 @@ class Profiles:
 
     def _folders(self) -> list[ProfileFolder]:
         places = filter(self._is_to_be_looked_in, self._places)
-        return [folder for place in places for folder in look(place, loose=self._loose)]
+        return [
+            folder
+            for place in places
+            for folder in (
+                *look(place, loose=self._loose),
+                *(_beside(place) if self._loose else ()),
+            )
+        ]
 
     def _is_to_be_looked_in(self, place: Path) -> bool:
         """A place that lies beside journals may be a link that somebody else laid there."""
@@ -285,7 +293,7 @@ def look(place: Path, *, loose: bool = False) -> Iterator[ProfileFolder]:
         if len(parts) >= DEEPEST or seen >= MOST_FOLDERS:
             below.clear()
         if parts[-2:] == _LAYOUT:
-            run = ":".join(parts[:-2]) or root.name
+            run = ":".join(parts[:-2]) or _run_of(root)
             names = filter(is_profile_name, below)
             yield from (ProfileFolder(run, name, Place(root, here / name)) for name in names)
             below.clear()
@@ -294,6 +302,29 @@ def look(place: Path, *, loose: bool = False) -> Iterator[ProfileFolder]:
             name = parts[-1] if parts else root.name
             safe = name if is_profile_name(name) else "traces"
             yield ProfileFolder(run, safe, Place(root, here))
+
+
+def _run_of(root: Path) -> str:
+    return root.parent.name if root.name == _VIEWED and root.parent.name else root.name
+
+
+def _beside(place: Path) -> Iterator[ProfileFolder]:
+    """A viewer of `<run>/tensorboard` also shows what JAX writes when it is given `<run>`.
+
+    Only what the owner of the place has put there: `<run>` may be a directory such as /tmp.
+    """
+    run = place.absolute().parent
+    if place.name != _VIEWED:
+        return
+    try:
+        with Place(run, run.joinpath(*_LAYOUT)).open() as profiles:
+            if profiles.uid != place.stat().st_uid:
+                return
+            names = sorted(filter(is_profile_name, profiles.names()))
+    except OSError:
+        return
+    for name in names:
+        yield ProfileFolder(run.name, name, Place(run, run.joinpath(*_LAYOUT, name)))
 
 
 def _local(directory: str, name: str) -> Place | None:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -219,10 +220,10 @@ def entries(pages: Iterable[Iterable[Any]]) -> Iterator[Entry]:
 
 def cloud_client(project: str) -> Any:
     try:
-        from google.cloud.logging import Client
+        logging: Any = import_module("google.cloud.logging")
     except ImportError as error:
         raise UsageError(
             "reading from Cloud Logging needs google-cloud-logging: pip install 'runwatch[gcp]'; "
             "or name a file of entries with -f"
         ) from error
-    return Client(project=project)
+    return logging.Client(project=project)

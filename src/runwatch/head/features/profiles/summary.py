@@ -35,7 +35,7 @@ MEMORY_BYTES: Final = 4 << 30
 SECONDS: Final = 300.0
 MOST_FILES: Final = 512
 RECENT: Final = 20
-_VERSION: Final = 1
+_VERSION: Final = 2
 _POLL_SECONDS: Final = 0.25
 logger = logging.getLogger("runwatch.head")
 

@@ -238,6 +238,38 @@ def test_traces_that_lie_loose(tmp_path: Path) -> None:
         api.close()
 
 
+def test_a_run_s_part_for_viewers_and_what_jax_put_beside_it(tmp_path: Path) -> None:
+    run = tmp_path / "llama"
+    drop(run, run="tensorboard", session="captured")
+    drop(tmp_path, run="llama", session="traced")
+    drop(tmp_path, run="other", session="not-ours")
+    (run / "plugins/profile/link").symlink_to(tmp_path / "other/plugins/profile/not-ours")
+    (run / "plugins/profile/file").touch()
+
+    def shown(place: Path) -> set[tuple[str, str]]:
+        settings = LocalSettings(profiles=(place,), loose_profiles=True)
+        api = Api(tmp_path / "root", settings)
+        try:
+            return {(s["run"], s["session"]) for s in api.sessions()}
+        finally:
+            api.close()
+
+    assert shown(run / "tensorboard") == {("llama", "captured"), ("llama", "traced")}
+    (run / "tensorboard").rename(run / "logs")
+    assert shown(run / "logs") == {("logs", "captured")}  # another name is that directory alone
+    (run / "logs").rename(run / "tensorboard")
+    with pytest.MonkeyPatch.context() as patch:
+        seen = Path.stat
+        patch.setattr(Path, "stat", lambda path, **how: _anothers(seen(path, **how), path.name))
+        assert shown(run / "tensorboard") == {("llama", "captured")}  # its owner put none there
+
+
+def _anothers(found: os.stat_result, name: str) -> Any:
+    if name != "tensorboard":
+        return found
+    return os.stat_result((*found[:4], found.st_uid + 1, *found[5:]))
+
+
 # ── summaries ─────────────────────────────────────────────────────────────────────────────────
 
 

@@ -1,0 +1,1 @@
+"""One module for each verb, as in the original."""

@@ -1,0 +1,3 @@
+from runwatch.compat.xprofiler.actions import Capture
+
+__all__ = ["Capture"]

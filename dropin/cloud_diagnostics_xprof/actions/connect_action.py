@@ -1,0 +1,3 @@
+from runwatch.compat.xprofiler.actions import Connect
+
+__all__ = ["Connect"]

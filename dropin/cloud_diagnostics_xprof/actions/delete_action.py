@@ -1,0 +1,3 @@
+from runwatch.compat.xprofiler.actions import Delete
+
+__all__ = ["Delete"]

@@ -1,0 +1,3 @@
+from runwatch.compat.xprofiler.actions import List
+
+__all__ = ["List"]

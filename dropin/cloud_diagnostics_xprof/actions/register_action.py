@@ -1,0 +1,3 @@
+from runwatch.compat.xprofiler.actions import Register
+
+__all__ = ["Register"]
