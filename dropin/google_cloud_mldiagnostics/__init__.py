@@ -6,6 +6,8 @@ its profiles, `commands/` the two commands; `clients/`, `exporters/` and `utils/
 is made of.  How they differ is in docs/differences.md.
 """
 
+import runwatch_dropin_start  # noqa: F401  (google.cloud.logging without an account)
+
 from google_cloud_mldiagnostics.api import metrics
 from google_cloud_mldiagnostics.api.mlrun import machinelearning_run
 from google_cloud_mldiagnostics.core.xprof import Xprof as xprof

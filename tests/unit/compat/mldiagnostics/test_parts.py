@@ -268,7 +268,7 @@ def test_what_this_machine_says(monkeypatch: pytest.MonkeyPatch) -> None:
     assert tpu.get_config()["devices_per_slice"] == "8"
     assert 0 <= (metric_utils.get_host_memory_utilization() or -1) <= 100
     assert metric_utils.get_tpu_duty_cycle() is None
-    assert config_utils.sanitize_config({1: None}) == {"1": "None"}
+    assert config_utils.sanitize_config({"a": None}) == {"a": "None"}
 
 
 def test_off_google_s_cloud_nothing_is_known_and_nothing_invented() -> None:

@@ -345,6 +345,8 @@ def machinelearning_run(
         LiveRun,
         lambda run: LiveRun.of(run, options, values),
     )
+    if waiting := sys.modules.get("runwatch.compat.cloud_logging.lines"):
+        waiting.deliver(run)  # what was logged before there was a run
     _manager_logger.debug("current run details: %s", run._details())
     return run
 
