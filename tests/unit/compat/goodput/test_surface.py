@@ -43,3 +43,13 @@ def test_the_goodput_module_lists_what_it_has() -> None:
     assert set(goodput.__all__) <= set(dir(goodput))
     with pytest.raises(AttributeError, match="record_everything"):
         _ = goodput.record_everything
+
+
+def test_the_originals_inside_is_not_here() -> None:
+    from runwatch.compat.goodput import goodput, monitoring
+    from runwatch.compat.goodput.goodput_cache import GoodputCache
+
+    assert not hasattr(goodput, "_CloudLogger")
+    assert not hasattr(monitoring, "_run_with_timeout")
+    assert not hasattr(GoodputCache("job"), "_job_start_time")
+    assert goodput._JOB_NAME == "job_name"  # but the words of an entry are

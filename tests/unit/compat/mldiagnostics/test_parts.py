@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -19,7 +21,7 @@ from runwatch.compat.mldiagnostics.clients.logging_client import LoggingClient, 
 from runwatch.compat.mldiagnostics.clients.self_hosted_diagon_service_client import (
     SelfHostedDiagonServiceClient,
 )
-from runwatch.compat.mldiagnostics.core import global_manager, xprof
+from runwatch.compat.mldiagnostics.core import global_manager, xprof, xprof_proxy
 from runwatch.compat.mldiagnostics.core.create_mlrun import initialize_mlrun
 from runwatch.compat.mldiagnostics.core.metrics import MetricsRecorderThread, metrics_recorder
 from runwatch.compat.mldiagnostics.custom_types.exceptions import NoActiveRunError, ProfilingError
@@ -194,8 +196,6 @@ def test_cleanup_handlers_run_once_at_the_end_of_the_program(tmp_path: Path) -> 
 
 
 def _environment(place: Path) -> dict[str, str]:
-    import os
-
     return {**os.environ, "RUNWATCH_DIR": str(place), "RUNWATCH_AGENT": "off"}
 
 
@@ -218,6 +218,20 @@ def test_engines_profile_the_current_run(tmp_path: Path) -> None:
     assert profile.session == "s1"
     engine.stop_trace(profile)
     engine.stop_trace(None)
+
+
+def test_each_process_has_a_port_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    machinelearning_run("n")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = xprof_proxy.OnDemandXprofProxyServer(port - 2, local_world_size=4)
+    server.start()
+    socket.create_connection(("127.0.0.1", port), timeout=10).close()
+    server.stop()
+    assert xprof_proxy.get_internal_port(3) == 10003
+    assert xprof_proxy.OnDemandXprofProxyHandler(4).service(None) is None
 
 
 def test_workloads_have_the_ids_of_either_generation(monkeypatch: pytest.MonkeyPatch) -> None:
