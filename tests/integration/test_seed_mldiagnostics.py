@@ -35,9 +35,16 @@ def evaluate_model(): pass
 def environment(place: Path, **more: str) -> dict[str, str]:
     # On an address of its own, the port 9999 is nobody else's.
     return program_environment(
-        place, HOME=str(place.parent), NO_GCE_CHECK="true", RUNWATCH_XPROF_ADDRESS="127.9.9.9",
-        ENV="prod", JAX_PLATFORMS="cpu", GOOGLE_APPLICATION_CREDENTIALS="", CLOUDSDK_CONFIG="", **more,
-    )  # fmt: skip
+        place,
+        HOME=str(place.parent),
+        NO_GCE_CHECK="true",
+        RUNWATCH_XPROF_ADDRESS="127.9.9.9",
+        ENV="prod",
+        JAX_PLATFORMS="cpu",
+        GOOGLE_APPLICATION_CREDENTIALS="",
+        CLOUDSDK_CONFIG="",
+        **more,
+    )
 
 
 def lines(stories: list[Story]) -> Iterator[str]:

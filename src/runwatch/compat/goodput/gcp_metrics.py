@@ -87,9 +87,9 @@ class GCPMetrics:
         )
         for batch in _batches(series, SERIES_PER_REQUEST):
             if attempt("write to Google Cloud Monitoring", False, partial(self._send, batch)):
-                logger.info("%d series were written: %s", len(batch), context)
+                logger.info(_told("written to Cloud Monitoring", batch, context))
             else:
-                logger.error("%d series were not written: %s", len(batch), context)
+                logger.error(_told("not written to Cloud Monitoring", batch, context))
 
     def _send(self, batch: list[Any]) -> bool:
         self.client.create_time_series(
@@ -121,6 +121,11 @@ def _plain(value: Any, kind: ValueType) -> Any:
     if kind is ValueType.DOUBLE:
         return float(value)
     return int(value) if kind is ValueType.INT else value
+
+
+def _told(what: str, batch: Sequence[Any], context: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A log entry with the fields of the original's."""
+    return {"message": what, "metrics_count": len(batch), **(context or {})}
 
 
 def _batches(series: Iterator[Any], size: int) -> Iterator[list[Any]]:
