@@ -112,6 +112,19 @@ logging.error("then")
     assert lines(story) == ['DEBUG:root:{"as": "it is"}', "ERROR:root:then"]
 
 
+def test_what_came_before_the_run_waits_for_it(tmp_path: Path) -> None:
+    program = """
+import runwatch_dropin_start, logging, google.cloud.logging
+google.cloud.logging.Client().setup_logging()
+logging.info("early")
+from google_cloud_mldiagnostics import machinelearning_run
+machinelearning_run("n")
+"""
+    assert run(program, tmp_path, "-S").returncode == 0
+    (story,) = read_stories(tmp_path / "runwatch")
+    assert lines(story) == ["INFO:root:early"]
+
+
 def test_with_credentials_nothing_changes(tmp_path: Path) -> None:
     key = tmp_path / "key.json"
     key.write_text(json.dumps({"type": "authorized_user", "client_id": "c", "client_secret": "s",

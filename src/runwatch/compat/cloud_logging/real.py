@@ -28,21 +28,22 @@ def adapt(module: ModuleType) -> None:
     """`module` is google.cloud.logging_v2.client.  A client that is given credentials, or may find
     some, is made as ever."""
     client: Any = module.Client
-    if hasattr(client.__init__, "__wrapped__"):
+    if hasattr(client.__init__, "of_runwatch"):
         return
     make = client.__init__
     without_account = _without_account(client)
 
     @wraps(make)
-    def init(self: Any, **given: Any) -> None:
+    def init(self: Any, *args: Any, **given: Any) -> None:
         chosen = any(given.get(name) for name in ("credentials", "_http", "client_options"))
-        if chosen or may_have_account():
-            make(self, **given)
+        if args or chosen or may_have_account():
+            make(self, *args, **given)
         else:
             _begin(make, self, given)
             if type(self) is client:
                 self.__class__ = without_account
 
+    init.of_runwatch = True  # type: ignore[attr-defined]
     client.__init__ = init
 
 
