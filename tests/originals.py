@@ -1,8 +1,9 @@
 """What a package offers to its callers, as JSON: modules, functions, classes, enums, values.
 
 `python originals.py PACKAGE VERSION FILE` adds what the PACKAGE found on the path offers to FILE,
-under VERSION.  It runs alone, with the standard library only, in the original's environment.  Tests
-describe our drop-in in the same way and compare the two; how far they may differ is in
+under VERSION.  It runs alone, with the standard library only, in the original's environment (with
+all that its modules import: of google-cloud-mldiagnostics that is JAX, and PyTorch or an empty
+module of its name).  Tests compare our drop-in with that; how far they may differ is in
 docs/differences.md.
 """
 
