@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from runwatch.compat.cloud_logging.lines import attach, say, told
@@ -60,12 +59,7 @@ class Batch(Logger):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.commit()
 
     def commit(self, **_: Any) -> None:
