@@ -5,5 +5,8 @@ the original keeps the same things.
 """
 
 from cloud_tpu_diagnostics import configuration, diagnostic
+from runwatch.compat.submodules import submodules
 
 __all__ = ["configuration", "diagnostic"]
+
+__getattr__, __dir__ = submodules(__name__, "src")

@@ -1,8 +1,8 @@
-"""The version of the Runwatch that provides these names."""
-
-from runwatch import __version__
+"""The version of google-cloud-mldiagnostics whose interface this is; Runwatch has its own."""
 
 __all__ = ["__version__", "get_version"]
+
+__version__ = "1.0.10"
 
 
 def get_version() -> str:

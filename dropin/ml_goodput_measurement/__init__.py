@@ -35,7 +35,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in (*__all__, "scripts", "src"):
         raise AttributeError(f"module 'ml_goodput_measurement' has no attribute {name!r}")
     return import_module(f"ml_goodput_measurement.{name}")
 

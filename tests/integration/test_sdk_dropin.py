@@ -102,7 +102,7 @@ def test_the_other_names_a_program_may_import(tmp_path: Path) -> None:
         """,
         tmp_path,
     )
-    assert done.stdout == "COMPLETED 0.1.0\n", done.stderr
+    assert done.stdout == "COMPLETED 1.0.10\n", done.stderr
 
 
 def test_the_metrics_loop_of_the_originals_guide(tmp_path: Path) -> None:

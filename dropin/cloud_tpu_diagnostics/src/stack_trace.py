@@ -1,5 +1,7 @@
 """The part of it that writes stacks."""
 
+import logging
+
 from runwatch.compat.tpu_diagnostics.stack_trace import (
     disable_stack_trace_dumping,
     enable_stack_trace_dumping,
@@ -9,5 +11,8 @@ from runwatch.compat.tpu_diagnostics.stack_trace import (
 __all__ = [
     "disable_stack_trace_dumping",
     "enable_stack_trace_dumping",
+    "logger",
     "user_signal_handler_wrapper",
 ]
+
+logger = logging.getLogger(__name__)

@@ -2,3 +2,8 @@
 
 The words they take are in `custom_types/`.
 """
+
+from google_cloud_mldiagnostics.api import metrics, mlrun
+from google_cloud_mldiagnostics.api.mlrun import machinelearning_run
+
+__all__ = ["machinelearning_run", "metrics", "mlrun"]

@@ -1,5 +1,11 @@
-"""Recording metrics."""
+"""`runwatch.compat.mldiagnostics.api.metrics`."""
 
-from runwatch.compat.mldiagnostics.api.metrics import record, record_metrics
+import sys
+from typing import TYPE_CHECKING
 
-__all__ = ["record", "record_metrics"]
+if TYPE_CHECKING:
+    from runwatch.compat.mldiagnostics.api.metrics import *  # noqa: F403
+else:
+    import runwatch.compat.mldiagnostics.api.metrics
+
+    sys.modules[__name__] = runwatch.compat.mldiagnostics.api.metrics

@@ -2,9 +2,12 @@
 
 import sys
 
-from runwatch.compat.mldiagnostics.commands.collect_profile import main
+from runwatch.compat.mldiagnostics.commands.collect_profile import (
+    DEFAULT_NUM_TRACING_ATTEMPTS,
+    main,
+)
 
-__all__ = ["main"]
+__all__ = ["DEFAULT_NUM_TRACING_ATTEMPTS", "main"]
 
 if __name__ == "__main__":
     sys.exit(main())

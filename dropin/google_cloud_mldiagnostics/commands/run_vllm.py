@@ -2,9 +2,9 @@
 
 import sys
 
-from runwatch.compat.mldiagnostics.commands.run_vllm import main
+from runwatch.compat.mldiagnostics.commands.run_vllm import logger, main
 
-__all__ = ["main"]
+__all__ = ["logger", "main"]
 
 if __name__ == "__main__":
     sys.exit(main())

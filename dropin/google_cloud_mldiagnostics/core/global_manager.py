@@ -1,15 +1,11 @@
-"""The current run."""
+"""`runwatch.compat.mldiagnostics.core.global_manager`."""
 
-from runwatch.compat.mldiagnostics.core.global_manager import (
-    GlobalRunManager,
-    get_current_run,
-    get_current_run_id,
-    get_global_run_manager,
-)
+import sys
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "GlobalRunManager",
-    "get_current_run",
-    "get_current_run_id",
-    "get_global_run_manager",
-]
+if TYPE_CHECKING:
+    from runwatch.compat.mldiagnostics.core.global_manager import *  # noqa: F403
+else:
+    import runwatch.compat.mldiagnostics.core.global_manager
+
+    sys.modules[__name__] = runwatch.compat.mldiagnostics.core.global_manager

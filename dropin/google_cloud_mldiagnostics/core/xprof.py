@@ -1,9 +1,11 @@
-"""Profiles."""
+"""`runwatch.compat.mldiagnostics.core.xprof`."""
 
-from runwatch.compat.mldiagnostics.core.xprof import (
-    Xprof,
-    start_on_demand_xprof,
-    stop_on_demand_xprof,
-)
+import sys
+from typing import TYPE_CHECKING
 
-__all__ = ["Xprof", "start_on_demand_xprof", "stop_on_demand_xprof"]
+if TYPE_CHECKING:
+    from runwatch.compat.mldiagnostics.core.xprof import *  # noqa: F403
+else:
+    import runwatch.compat.mldiagnostics.core.xprof
+
+    sys.modules[__name__] = runwatch.compat.mldiagnostics.core.xprof

@@ -1,19 +1,11 @@
-"""What `machinelearning_run` raises for wrong arguments, and names programs catch."""
+"""`runwatch.compat.mldiagnostics.custom_types.exceptions`."""
 
-from runwatch.compat.mldiagnostics.custom_types.exceptions import (
-    ControlPlaneClientNotInitializedError,
-    MLDiagnosticError,
-    MLRunConfigurationError,
-    NoActiveRunError,
-    ProfilingError,
-    RecordingError,
-)
+import sys
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "ControlPlaneClientNotInitializedError",
-    "MLDiagnosticError",
-    "MLRunConfigurationError",
-    "NoActiveRunError",
-    "ProfilingError",
-    "RecordingError",
-]
+if TYPE_CHECKING:
+    from runwatch.compat.mldiagnostics.custom_types.exceptions import *  # noqa: F403
+else:
+    import runwatch.compat.mldiagnostics.custom_types.exceptions
+
+    sys.modules[__name__] = runwatch.compat.mldiagnostics.custom_types.exceptions

@@ -1,9 +1,11 @@
-"""Metric names and units."""
+"""`runwatch.compat.mldiagnostics.custom_types.metric_types`."""
 
-from runwatch.compat.mldiagnostics.custom_types.metric_types import (
-    METRIC_UNITS,
-    AcceleratorType,
-    MetricType,
-)
+import sys
+from typing import TYPE_CHECKING
 
-__all__ = ["METRIC_UNITS", "AcceleratorType", "MetricType"]
+if TYPE_CHECKING:
+    from runwatch.compat.mldiagnostics.custom_types.metric_types import *  # noqa: F403
+else:
+    import runwatch.compat.mldiagnostics.custom_types.metric_types
+
+    sys.modules[__name__] = runwatch.compat.mldiagnostics.custom_types.metric_types

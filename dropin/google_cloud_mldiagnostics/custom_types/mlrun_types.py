@@ -1,25 +1,11 @@
-"""The run object and its enums."""
+"""`runwatch.compat.mldiagnostics.custom_types.mlrun_types`."""
 
-from runwatch.compat.mldiagnostics.api.mlrun import MLRun
-from runwatch.compat.mldiagnostics.custom_types.mlrun_types import (
-    AcceleratorOrchestrator,
-    ApplicationFramework,
-    Framework,
-    Orchestrator,
-    RlOrchestrator,
-    RunPhase,
-    ServingEngine,
-)
-from runwatch.sdk.values.config import ConfigDict
+import sys
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AcceleratorOrchestrator",
-    "ApplicationFramework",
-    "ConfigDict",
-    "Framework",
-    "MLRun",
-    "Orchestrator",
-    "RlOrchestrator",
-    "RunPhase",
-    "ServingEngine",
-]
+if TYPE_CHECKING:
+    from runwatch.compat.mldiagnostics.custom_types.mlrun_types import *  # noqa: F403
+else:
+    import runwatch.compat.mldiagnostics.custom_types.mlrun_types
+
+    sys.modules[__name__] = runwatch.compat.mldiagnostics.custom_types.mlrun_types

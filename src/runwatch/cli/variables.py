@@ -53,5 +53,6 @@ PROGRAM: Final = (
     Variable("RUNWATCH_EXEC", "", "set by `runwatch exec` for what it starts: its socket"),
     Variable("RUNWATCH_EXEC_RANK", "", "set by `runwatch exec`: whose output goes its own way"),
     Variable("RUNWATCH_GOODPUT_ACCOUNT", "", "1: the goodput drop-in also uploads our own account"),
+    Variable("RUNWATCH_CLOUD_LOGGING", "", "off: the drop-in leaves google.cloud.logging alone"),
     Variable("RUNWATCH_XPROF_ADDRESS", "127.0.0.1", "where the mldiagnostics drop-in listens"),
 )

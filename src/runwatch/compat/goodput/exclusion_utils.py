@@ -6,9 +6,9 @@ import logging
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from runwatch.compat.goodput.calculator.windows import moment
+from runwatch.compat.goodput.calculator.windows import NoTimeZoneError, moment
 
-logger = logging.getLogger("runwatch.goodput")
+logger = logging.getLogger("ml_goodput_measurement.src.exclusion_utils")
 
 Interval = tuple[float, float]
 
@@ -16,12 +16,16 @@ Interval = tuple[float, float]
 def normalize_intervals(intervals: Iterable[tuple[datetime, datetime]]) -> list[Interval]:
     """As seconds since the epoch: in order, apart from one another, none of them empty.
 
-    Any time zone will do; a time without one is a ValueError.
+    Any time zone will do.  An interval without one is left out and told of, as in the original.
     """
     kept: list[Interval] = []
     for start, end in intervals:
-        begin = moment(start, "the start of an excluded interval")
-        finish = moment(end, "the end of an excluded interval")
+        try:
+            begin = moment(start, "the start of an excluded interval")
+            finish = moment(end, "the end of an excluded interval")
+        except NoTimeZoneError as error:
+            logger.warning("%s; it excludes nothing", error)
+            continue
         if begin < finish:
             kept.append((begin, finish))
         else:

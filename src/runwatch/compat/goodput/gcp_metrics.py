@@ -7,6 +7,7 @@ Nothing here is loaded unless a job is to be shown there.  The client is google-
 from __future__ import annotations
 
 import enum
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -14,7 +15,9 @@ from typing import Any, Final
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import UsageError
-from runwatch.sdk.guard import attempt, logger
+from runwatch.sdk.guard import attempt
+
+logger = logging.getLogger("ml_goodput_measurement.src.gcp_metrics")
 
 SERIES_PER_REQUEST: Final = 200
 SEND_SECONDS: Final = 10.0
@@ -65,8 +68,8 @@ class GCPMetrics:
     ) -> None:
         """All of them with the time of this call, in as many requests as the service asks for.
 
-        Never raises: what could not be sent is counted and, the first time, warned about;
-        `context` is logged with each at the level of debugging.
+        Never raises: what could not be sent is counted and, the first time, warned about with its
+        cause.  Each batch is logged, with `context`: as information, or as an error.
         """
         seconds, nanos = divmod(self._clock.wall_ns(), 10**9)
         series = (
@@ -83,8 +86,10 @@ class GCPMetrics:
             for one in metrics
         )
         for batch in _batches(series, SERIES_PER_REQUEST):
-            if not attempt("write to Google Cloud Monitoring", False, partial(self._send, batch)):
-                logger.debug("%d series were not written: %s", len(batch), context)
+            if attempt("write to Google Cloud Monitoring", False, partial(self._send, batch)):
+                logger.info(_told("written to Cloud Monitoring", batch, context))
+            else:
+                logger.error(_told("not written to Cloud Monitoring", batch, context))
 
     def _send(self, batch: list[Any]) -> bool:
         self.client.create_time_series(
@@ -116,6 +121,11 @@ def _plain(value: Any, kind: ValueType) -> Any:
     if kind is ValueType.DOUBLE:
         return float(value)
     return int(value) if kind is ValueType.INT else value
+
+
+def _told(what: str, batch: Sequence[Any], context: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A log entry with the fields of the original's."""
+    return {"message": what, "metrics_count": len(batch), **(context or {})}
 
 
 def _batches(series: Iterator[Any], size: int) -> Iterator[list[Any]]:

@@ -115,7 +115,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'runwatch.compat.goodput.goodput' has no attribute {name!r}")
     value: Any
     if name == "logger":
-        value = import_module("logging").getLogger("runwatch.goodput")
+        value = import_module("logging").getLogger("ml_goodput_measurement.src.goodput")
     elif name in _MODULES:
         value = import_module(f"runwatch.compat.goodput.{name}")
     else:

@@ -1,5 +1,7 @@
 """Goodput exported while a job runs, as `ml_goodput_measurement.monitoring` has it."""
 
+import logging
+
 from runwatch.compat.goodput import gcp_metrics, goodput, goodput_utils
 from runwatch.compat.goodput.calculator.calculator import GoodputCalculator
 from runwatch.compat.goodput.gcp_metrics import GCPMetrics, ValueType
@@ -33,4 +35,7 @@ __all__ = [
     "gcp_metrics",
     "goodput",
     "goodput_utils",
+    "logger",
 ]
+
+logger = logging.getLogger("ml_goodput_measurement.src.monitoring")

@@ -46,12 +46,21 @@ def _with_us() -> None:
         from runwatch.sdk.launched import take_pipes
 
         take_pipes()
+        _start_dropin()
         if os.environ.get("RUNWATCH_AUTO") == "1":
             from runwatch.sdk import auto
 
             auto.begin()
     except (ImportError, OSError, ValueError, AttributeError):
         pass  # another version of Runwatch, or no wrapper any more: the program runs without us
+
+
+def _start_dropin() -> None:
+    """As the drop-in's own file of start-up commands does, where it is installed."""
+    try:  # noqa: SIM105  (this file loads little)
+        __import__("runwatch_dropin_start")
+    except ImportError:
+        pass
 
 
 try:

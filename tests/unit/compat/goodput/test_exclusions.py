@@ -109,9 +109,12 @@ class TestIntervals:
             pair = when(0).astimezone(zone), when(5).astimezone(zone)
             assert normalize_intervals([pair]) == [(BEGIN, BEGIN + 5)]
 
-    def test_a_time_without_a_zone_is_an_error(self) -> None:
-        with pytest.raises(ValueError, match="the start of an excluded interval.*no time zone"):
-            normalize_intervals([(datetime(2024, 1, 1), datetime(2024, 1, 2))])
+    def test_one_without_a_zone_is_left_out_and_told_of(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        pairs = [(datetime(2024, 1, 1), datetime(2024, 1, 2)), (when(0), when(5))]
+        assert normalize_intervals(pairs) == [(BEGIN, BEGIN + 5)]
+        assert "no time zone" in caplog.text
 
     def test_an_empty_one_is_left_out_and_told_of(self, caplog: pytest.LogCaptureFixture) -> None:
         assert normalize_intervals([(when(5), when(5)), (when(9), when(3))]) == []

@@ -13,7 +13,7 @@ from runwatch.compat.goodput.goodput import GoodputRecorder
 from runwatch.compat.goodput.log import backend
 from runwatch.compat.goodput.log.backend import JournalLogger
 from runwatch.compat.mldiagnostics import machinelearning_run
-from runwatch.compat.mldiagnostics.api.mlrun import MLRun
+from runwatch.compat.mldiagnostics.api.mlrun import LiveRun
 from runwatch.sdk import front
 from runwatch.sdk.run import Run
 from runwatch.testing import read_stories
@@ -25,7 +25,7 @@ def recorder() -> None:
     GoodputRecorder("job", "log", True).record_job_start_time()
 
 
-def diagnostics() -> MLRun:
+def diagnostics() -> LiveRun:
     return machinelearning_run("job", run_group="team", configs={"lr": 1})
 
 
@@ -66,14 +66,14 @@ def test_the_run_that_is_taken_over_has_all_that_is_expected_of_it(place: Path) 
     before = plain()
     run = diagnostics()
     assert run is before is runwatch.current_run()
-    assert isinstance(run, MLRun)
+    assert isinstance(run, LiveRun)
     assert (run.display_name, run.name, run.run_group, run.group) == ("job", "job", "team", "team")
     assert run.configs["userConfigs"] == {"depth": "2", "lr": "1"}
     assert run.config == {"depth": 2, "lr": 1}
     likewise = wandb_like()
     assert likewise is run
     likewise.define_metric("loss")  # type: ignore[attr-defined]
-    assert isinstance(run, MLRun) and run.display_name == "job"
+    assert isinstance(run, LiveRun) and run.display_name == "job"
     runwatch.finish()
     (story,) = read_stories(place)
     assert story.bodies("run_start")[-1]["group"] == "team"

@@ -116,8 +116,9 @@ def test_details_of_a_window_without_a_zone_are_an_error_too() -> None:
     asked = calculator(DISRUPTED)
     naive = datetime(2024, 1, 1), datetime(2024, 1, 2)
     for ask in (asked.get_interval_metric_details, asked.get_job_goodput_interval_details):
-        with pytest.raises(ValueError, match="time zone"):
-            ask(*naive)
+        for kind in (ValueError, TypeError):  # the second is what the original raises
+            with pytest.raises(kind, match="time zone"):
+                ask(*naive)
 
 
 def test_a_window_before_what_the_log_gives_at_first() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import runwatch
 from runwatch.compat.mldiagnostics import metrics
-from runwatch.compat.mldiagnostics.api.mlrun import MLRun, machinelearning_run, normal_path
+from runwatch.compat.mldiagnostics.api.mlrun import LiveRun, machinelearning_run, normal_path
 from runwatch.compat.mldiagnostics.custom_types.exceptions import MLRunConfigurationError
 from runwatch.compat.mldiagnostics.custom_types.metric_types import MetricType
 from runwatch.compat.mldiagnostics.custom_types.mlrun_types import (
@@ -143,7 +143,7 @@ def test_system_metrics_only_on_request(place: Path) -> None:
 
 def test_it_is_a_run_like_any_other(story: Tell) -> None:
     run = machinelearning_run(name="n")
-    assert isinstance(run, MLRun)
+    assert isinstance(run, LiveRun)
     assert runwatch.current_run() is run
     assert machinelearning_run(name="n") is run
     for step, _ in run.steps(range(1), start=3):

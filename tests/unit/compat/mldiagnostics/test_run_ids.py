@@ -57,10 +57,7 @@ def test_a_workload_id_that_is_given_comes_first(environment: dict[str, str]) ->
 @pytest.mark.parametrize(
     ("variable", "value", "named"),
     [
-        ("GKE_DIAGON_IDENTIFIER", "{", "GKE_DIAGON_IDENTIFIER"),
-        ("GKE_DIAGON_IDENTIFIER", "[]", "GKE_DIAGON_IDENTIFIER"),
         ("GKE_DIAGON_IDENTIFIER", '{"namespace": "ns"}', "GKE_DIAGON_IDENTIFIER"),
-        ("GKE_DIAGON_METADATA", "[]", "GKE_DIAGON_METADATA"),
         ("GKE_DIAGON_METADATA", '{"creation-timestamp": "yesterday"}', "GKE_DIAGON_METADATA"),
         ("GKE_DIAGON_METADATA", '{"creation-timestamp": "yesterdayZ"}', "GKE_DIAGON_METADATA"),
     ],
@@ -68,3 +65,14 @@ def test_a_workload_id_that_is_given_comes_first(environment: dict[str, str]) ->
 def test_a_malformed_variable_is_named(variable: str, value: str, named: str) -> None:
     with pytest.raises(IdentityError, match=named):
         identify_workload("n", None, {**GKE, variable: value})
+
+
+@pytest.mark.parametrize("variable", ["GKE_DIAGON_IDENTIFIER", "GKE_DIAGON_METADATA"])
+@pytest.mark.parametrize("value", ["{", "[]", "projects/p/clusters/c1"])
+def test_a_variable_that_no_orchestrator_wrote_is_ignored(
+    variable: str, value: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        found = identify_workload("n", None, {**GKE, variable: value})
+        assert (found.run, found.orchestrator) == ("n", "NONE")
+    assert [variable in line and "ignored" in line for line in caplog.messages] == [True]

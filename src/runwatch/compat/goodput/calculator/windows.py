@@ -76,12 +76,16 @@ def nanoseconds_of(time: datetime) -> int:
     return (time - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
+class NoTimeZoneError(ValueError, TypeError):
+    """The original raises TypeError for such a time; for us a wrong argument is a ValueError."""
+
+
 def moment(time: datetime, what: str) -> float:
     """In seconds since the epoch.  A time without a zone could mean several moments."""
     if not isinstance(time, datetime):
         raise ValueError(f"{what} is {time!r}: pass a datetime with a time zone")
     if time.tzinfo is None or time.utcoffset() is None:
-        raise ValueError(
+        raise NoTimeZoneError(
             f"{what}, {time}, has no time zone: pass one, as in "
             f"datetime({time.year}, {time.month}, {time.day}, tzinfo=timezone.utc), "
             "or .astimezone() for local time"

@@ -6,14 +6,16 @@ Same names, same checks, same attributes; underneath it is a `Run` like any othe
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any, Final, TypeVar
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeVar
 
 from runwatch.clock import system_clock
 from runwatch.compat.mldiagnostics.core.run_ids import identify_workload
@@ -23,11 +25,13 @@ from runwatch.compat.mldiagnostics.custom_types.mlrun_types import (
     AcceleratorOrchestrator,
     ApplicationFramework,
     Framework,
+    MLRun,
     Orchestrator,
     RlOrchestrator,
     RunPhase,
     ServingEngine,
 )
+from runwatch.compat.mldiagnostics.custom_types.regions import is_region, validate_region
 from runwatch.journal.liveness import this_host
 from runwatch.sdk import collect
 from runwatch.sdk.front import begin, taken_over, told_again
@@ -37,11 +41,21 @@ from runwatch.sdk.run import Run
 from runwatch.sdk.values.config import ConfigDict
 from runwatch.sdk.values.plain import config_values
 
+logger = logging.getLogger("google_cloud_mldiagnostics.api.mlrun")
+_manager_logger = logging.getLogger("google_cloud_mldiagnostics.core.global_manager")
+"""The original tells there what it knows of a run."""
+
 E = TypeVar("E", bound=Enum)
+P = ParamSpec("P")
+R = TypeVar("R")
 
 ENVIRONMENTS: Final = ("autopush", "staging", "prod")
 DEFAULT_REGION: Final = "us-central1"
-_REGION: Final = re.compile(r"[a-z]+(-[a-z]+)+[0-9]+")
+OLDER_ORDER: Final = (
+    "name", "run_group", "configs", "gcs_path", "project", "region", "metrics_record_interval_sec",
+    "on_demand_xprof", "environment",
+)  # fmt: skip
+"""The places of the arguments in 1.0.0."""
 _GROUPS: Final = ("softwareConfigs", "hardwareConfigs", "userConfigs")
 _PHASES: Final = {"running": RunPhase.PHASE_ACTIVE, "completed": RunPhase.PHASE_COMPLETED}
 
@@ -70,15 +84,21 @@ class Options:
     rl_orchestrator: RlOrchestrator
 
 
-class MLRun(Run):
+class LiveRun(Run, MLRun):
     """`name` is the run's id here, `display_name` what the user called it."""
 
+    configs: ConfigDict
+    name: str
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+    __repr__ = Run.__repr__
+
     def __init__(self, identity: Identity, options: Options) -> None:
-        super().__init__(identity, group=options.run_group)
+        Run.__init__(self, identity, group=options.run_group)
         self._become(identity, options)
 
     @classmethod
-    def of(cls, run: Run, options: Options, config: Mapping[str, Any]) -> MLRun:
+    def of(cls, run: Run, options: Options, config: Mapping[str, Any]) -> LiveRun:
         """The run that something else began under this name, as the object that is expected."""
         mine = taken_over(run, cls)
         mine._become(mine._identity, options)
@@ -124,7 +144,7 @@ class MLRun(Run):
         ]
 
     @property
-    def run_phase(self) -> RunPhase:
+    def run_phase(self) -> RunPhase:  # type: ignore[override]
         return _PHASES.get(self.status, RunPhase.PHASE_FAILED)
 
     @property
@@ -234,6 +254,35 @@ class MLRun(Run):
         return {"custom": {"id": self.workload_id, "display_name": self.display_name}}
 
 
+def in_either_order(function: Callable[P, R]) -> Callable[P, R]:
+    """Calls with the places of 1.0.0 mean what they meant there."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if is_older_order(args, kwargs):
+            kwargs.update(zip(OLDER_ORDER, args, strict=False))
+            args = ()  # type: ignore[assignment]
+        return function(*args, **kwargs)
+
+    return call
+
+
+def is_older_order(args: tuple[object, ...], kwargs: Mapping[str, object]) -> bool:
+    """1.0.10 put `base_url` and `cluster_id` before `project` and `region`.
+
+    The seventh is a number only in 1.0.0 (the interval; since then the project).  With fewer, the
+    fifth is a project if it is no URL, and the sixth a region if it reads like one.
+    """
+    if not 5 <= len(args) <= len(OLDER_ORDER) or {*OLDER_ORDER[4 : len(args)]} & {*kwargs}:
+        return False
+    if len(args) >= 7:
+        return isinstance(args[6], (int, float))
+    if args[4] is None:
+        return is_region(args[-1])
+    return isinstance(args[4], str) and "://" not in args[4]
+
+
+@in_either_order
 def machinelearning_run(
     name: str,
     run_group: str = "",
@@ -255,7 +304,7 @@ def machinelearning_run(
     accelerator_orchestrator: AcceleratorOrchestrator = AcceleratorOrchestrator.NONE,
     application_framework: ApplicationFramework | str = ApplicationFramework.NONE,
     rl_orchestrator: RlOrchestrator | str = RlOrchestrator.NONE,
-) -> MLRun:
+) -> LiveRun:
     """Begin a run.  Wrong arguments raise (`MLRunConfigurationError` is a ValueError); nothing
     else does, and nothing is asked of a network.
     """
@@ -289,19 +338,33 @@ def machinelearning_run(
     identity = identify_workload(name, given)
     nothing: dict[str, Any] = {}
     values = attempt("read the configs", nothing, lambda: config_values(configs))
-    return begin(
+    run = begin(
         identity,
-        lambda known: MLRun(known, options),
+        lambda known: LiveRun(known, options),
         values,
-        MLRun,
-        lambda run: MLRun.of(run, options, values),
+        LiveRun,
+        lambda run: LiveRun.of(run, options, values),
     )
+    if waiting := sys.modules.get("runwatch.compat.cloud_logging.lines"):
+        waiting.deliver(run)  # what was logged before there was a run
+    _manager_logger.debug("current run details: %s", run._details())
+    return run
 
 
-def normal_path(path: str | None) -> str | None:
+def normalize_gcs_path(gcs_path: Any) -> Any:
     """Runs of slashes become one, the last goes; a scheme's own two stay."""
-    if not path:
+    return normal_path(gcs_path) if gcs_path else gcs_path
+
+
+def normal_path(path: str | os.PathLike[str] | None) -> str | None:
+    """As `normalize_gcs_path`; nothing is None."""
+    if path is None or path == "":
         return None
+    if not isinstance(path, (str, os.PathLike)):
+        raise MLRunConfigurationError(
+            f"gcs_path is a path such as 'gs://bucket/folder' or '/data/profiles', not {path!r}"
+        )
+    path = os.fspath(path)
     scheme, separator, rest = path.rpartition("://")
     clean = re.sub(r"/+", "/", rest).rstrip("/")
     return f"{scheme}{separator}{clean.lstrip('/')}" if separator else clean or "/"
@@ -310,8 +373,7 @@ def normal_path(path: str | None) -> str | None:
 def checked_region(region: str | None) -> str:
     if region is None:
         return DEFAULT_REGION
-    if not isinstance(region, str) or not _REGION.fullmatch(region):
-        raise ValueError(f"region {region!r} is not a region such as {DEFAULT_REGION!r}")
+    validate_region(region)
     return region
 
 

@@ -25,6 +25,8 @@ from runwatch.capture.tracing.profiler_service import PortTarget, TracerLevels
 from runwatch.compat.commands import exit_code
 from runwatch.errors import UsageError
 
+DEFAULT_NUM_TRACING_ATTEMPTS: Final = 3
+"""How often the original's library asks a host; ours asks once, and by HTTP if that fails."""
 MOST_AT_ONCE: Final = 10
 SLACK_SECONDS: Final = 10.0
 
@@ -51,8 +53,8 @@ def parser() -> argparse.ArgumentParser:
     return flags
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    arguments = parser().parse_args(argv)
+def main(args: Sequence[str] | None = None) -> int:
+    arguments = parser().parse_args(args)
     return exit_code("collect_profile", lambda: _collect(arguments))
 
 

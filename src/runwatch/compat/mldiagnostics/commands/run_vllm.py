@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -21,6 +22,8 @@ from typing import Any, Final
 
 from runwatch.compat.commands import exit_code
 from runwatch.errors import UsageError
+
+logger = logging.getLogger("google_cloud_mldiagnostics.commands.run_vllm")
 
 GRACE_SECONDS: Final = 15.0
 DIRECTORIES: Final = ("PHASED_PROFILING_DIR", "VLLM_TORCH_PROFILER_DIR")
@@ -48,8 +51,8 @@ def parser() -> argparse.ArgumentParser:
     return flags
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    arguments, rest = parser().parse_known_args(argv)
+def main(args: Sequence[str] | None = None) -> int:
+    arguments, rest = parser().parse_known_args(args)
     return exit_code("run_vllm", lambda: _serve(arguments, rest))
 
 

@@ -4,17 +4,23 @@ others may ask such a program for one.
 
 from __future__ import annotations
 
+import logging
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 from runwatch.compat.mldiagnostics.custom_types.exceptions import ProfilingError
+from runwatch.compat.mldiagnostics.custom_types.mlrun_types import Framework
 from runwatch.sdk.front import current_run
 from runwatch.sdk.guard import guarded, tally
 from runwatch.sdk.profiling.profiling import ProgramProfile, raised, timestamp
 from runwatch.sdk.run import Run
 from runwatch.sdk.step import Decorating
+
+logger = logging.getLogger("google_cloud_mldiagnostics.core.xprof")
 
 PORT: Final = 9999
 ADDRESS: Final = "127.0.0.1"
@@ -131,3 +137,89 @@ def stop_on_demand_xprof() -> None:
     run = current_run()
     if run is not None and run._profiler is not None:
         run._profiler.close_port()
+
+
+# ── the original's engines, one for each framework ────────────────────────────────────────────
+
+
+class BaseProfilerEngine(ABC):
+    @abstractmethod
+    def start_trace(self, gcs_dir: str, session_id: str) -> ProgramProfile: ...
+
+    @abstractmethod
+    def stop_trace(self, handle: ProgramProfile | None, gcs_dir: str = "") -> None: ...
+
+    @abstractmethod
+    def get_trace_context(
+        self, gcs_dir: str, session_id: str
+    ) -> AbstractContextManager[object]: ...
+
+    @abstractmethod
+    def exit_trace_context(
+        self,
+        trace_context_manager: AbstractContextManager[object],
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None: ...
+
+    @abstractmethod
+    def should_report_session(self) -> bool: ...
+
+    @abstractmethod
+    def start_server(self, port: int) -> None: ...
+
+    @abstractmethod
+    def stop_server(self) -> None: ...
+
+
+class _Engine(BaseProfilerEngine):
+    """Of the current run: a run's profile is one of every framework that the program has."""
+
+    frameworks: ClassVar[tuple[str, ...]]
+
+    def start_trace(self, gcs_dir: str, session_id: str) -> ProgramProfile:
+        return self.get_trace_context(gcs_dir, session_id).start()
+
+    def stop_trace(self, handle: ProgramProfile | None, gcs_dir: str = "") -> None:
+        if handle is None:
+            tally.count("profile idle", "no profile is being taken: there is nothing to stop")
+        else:
+            handle.stop()
+
+    def get_trace_context(self, gcs_dir: str, session_id: str) -> ProgramProfile:
+        run = current_run()
+        if run is None:
+            raise ProfilingError("there is no run: call machinelearning_run() or init() first")
+        return run.profile(session=session_id, path=gcs_dir, frameworks=self.frameworks)
+
+    def exit_trace_context(
+        self,
+        trace_context_manager: AbstractContextManager[object],
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        trace_context_manager.__exit__(exc_type, exc_val, exc_tb)
+
+    def should_report_session(self) -> bool:
+        """Every session is in the run's records."""
+        return True
+
+    def start_server(self, port: int) -> None:
+        start_on_demand_xprof(port)
+
+    def stop_server(self) -> None:
+        stop_on_demand_xprof()
+
+
+class JaxProfilerEngine(_Engine):
+    frameworks = ("jax",)
+
+
+class PyTorchProfilerEngine(_Engine):
+    frameworks = ("torch",)
+
+
+def get_profiler_engine(framework: Framework) -> BaseProfilerEngine:
+    return PyTorchProfilerEngine() if framework is Framework.PYTORCH else JaxProfilerEngine()

@@ -1,0 +1,11 @@
+"""`runwatch.compat.mldiagnostics.core.metrics`."""
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from runwatch.compat.mldiagnostics.core.metrics import *  # noqa: F403
+else:
+    import runwatch.compat.mldiagnostics.core.metrics
+
+    sys.modules[__name__] = runwatch.compat.mldiagnostics.core.metrics

@@ -1,0 +1,11 @@
+"""`runwatch.compat.mldiagnostics.utils.orchestrator_utils`."""
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from runwatch.compat.mldiagnostics.utils.orchestrator_utils import *  # noqa: F403
+else:
+    import runwatch.compat.mldiagnostics.utils.orchestrator_utils
+
+    sys.modules[__name__] = runwatch.compat.mldiagnostics.utils.orchestrator_utils

@@ -1,0 +1,1 @@
+"""Commands: `python -m ml_goodput_measurement.scripts.exclusion_query`."""

@@ -1,0 +1,1 @@
+"""The original's commands."""

@@ -1,0 +1,1 @@
+"""Questions to JAX, which a program that asks them has."""

@@ -1,0 +1,1 @@
+"""Questions to PyTorch, which a program that asks them has."""
