@@ -15,9 +15,6 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-DROPINS = ("google_cloud_mldiagnostics", "ml_goodput_measurement", "cloud_tpu_diagnostics")
-"""What programs import.  The commands of `dropin/` are of no use there."""
-
 
 class PageHook(BuildHookInterface):  # type: ignore[type-arg]
     def dependencies(self) -> list[str]:
@@ -28,8 +25,10 @@ class PageHook(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name == "wheel" and version == "standard":
             # `runwatch exec` puts these first on the path; an editable install has them beside it.
-            for name in DROPINS:
-                build_data["force_include"][f"dropin/{name}"] = f"runwatch/dropin/{name}"
+            dropin = Path(self.root, "dropin")
+            parts = [package.parent for package in dropin.glob("*/__init__.py")]
+            for part in (*parts, dropin / "_runwatch_dropin.py"):  # that file marks them as ours
+                build_data["force_include"][f"dropin/{part.name}"] = f"runwatch/dropin/{part.name}"
         builder = self._builder()
         if builder is None or builder.is_current():
             return
