@@ -9,6 +9,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError, entry_points
 from importlib.util import find_spec
@@ -20,6 +21,7 @@ from runwatch.cli.dropins.originals import DROPIN, ORIGINALS, Installed, install
 from runwatch.launcher.dropins import DROPIN_SWITCH, MARK, is_ours, packages_in
 from runwatch.sdk.switches import is_off
 
+_SAID: Final = "RUNWATCH_DROPIN_SAID"
 _SCRIPT_BYTES: Final = 8192
 _NEEDED: Final = (".py", ".pth")
 
@@ -85,6 +87,25 @@ class Dropins:
 
 
 def look() -> Dropins:
+    with _unsaid():
+        return _look()
+
+
+@contextmanager
+def _unsaid() -> Iterator[None]:
+    """The drop-in says nothing about names that are not its own: we are about to."""
+    before = os.environ.get(_SAID)
+    os.environ[_SAID] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_SAID]
+        else:
+            os.environ[_SAID] = before
+
+
+def _look() -> Dropins:
     found = tuple(each for original in ORIGINALS if (each := installed(original)) is not None)
     off = is_off(DROPIN_SWITCH)
     try:
