@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+NO_NAMES = (".", "_", "runwatch")
+"""How files and packages here begin that no program asks for."""
 SAID = "RUNWATCH_DROPIN_SAID"
 """Set when it was said: processes that this one starts need not say it again."""
 
@@ -32,7 +34,9 @@ class Finder:
     """First of those that Python asks for a module; it knows the names of the drop-ins only."""
 
     def __init__(self, folder: str) -> None:
-        self._names = frozenset(name for name in os.listdir(folder) if name[0] not in "._")
+        self._names = frozenset(
+            each for each in os.listdir(folder) if not each.startswith(NO_NAMES)
+        )
 
     def find_spec(
         self, name: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
@@ -104,3 +108,5 @@ def _say(words: str) -> None:
 
 if os.environ.get("RUNWATCH_DROPIN", "").strip().lower() not in ("off", "0", "no", "false"):
     sys.meta_path.insert(0, Finder(HERE))
+    if os.path.exists(os.path.join(HERE, "runwatch_dropin_start")):
+        __import__("runwatch_dropin_start")  # what else is to be there before the program begins

@@ -401,6 +401,19 @@ def test_the_originals_themselves(place: Place, real: list[str]) -> None:
 
 
 @pytest.mark.soak
+def test_stand_ins_without_the_drop_in_are_told(place: Place) -> None:
+    place.dropin("install")
+    place.pip("uninstall", "-q", "-y", "runwatch-dropin")
+    checked = place.run("python", "-m", "pip", "check", PYTHONPATH=str(place.tools))
+    assert checked.returncode == 1
+    assert "requires runwatch-dropin, which is not installed" in checked.stdout
+    [problem] = status(place)["attention"]
+    assert "are only stand-ins" in problem["what"] and "pip uninstall" in problem["todo"]
+    place.dropin("install")
+    assert_ours(place)
+
+
+@pytest.mark.soak
 def test_uv(place: Place, tmp_path: Path) -> None:
     tools = tmp_path / "uv"
     command = [sys.executable, "-m", "pip", "install", "-q", "--target", str(tools), "uv"]

@@ -19,8 +19,9 @@ def dropin_folders() -> list[Path]:
 
 
 def packages_in(folder: Path) -> list[str]:
-    """The names that a program can import from there."""
-    return sorted(path.parent.name for path in folder.glob("*/__init__.py"))
+    """The names that programs import from there; what begins with `runwatch` is our own."""
+    names = (path.parent.name for path in folder.glob("*/__init__.py"))
+    return sorted(name for name in names if not name.startswith("runwatch"))
 
 
 def is_ours(origin: str) -> bool:

@@ -113,12 +113,11 @@ def _look() -> Dropins:
     except PackageNotFoundError:
         return Dropins(None, (DROPIN,), None, (), (), (), found, off)
     folder = _folder()
-    packages = packages_in(folder) if folder is not None else []
     return Dropins(
         version=distribution.version,
         source=_source(distribution),
         folder=folder,
-        names=tuple(map(_name, sorted({*packages, *_recorded_packages(distribution)}))),
+        names=tuple(map(_name, packages_in(folder) if folder is not None else ())),
         commands=tuple(_commands(distribution, folder)),
         missing=tuple(_missing(distribution)),
         originals=found,
@@ -142,13 +141,6 @@ def _source(distribution: Distribution) -> tuple[str, ...]:
     if not os.path.exists(path):
         return (DROPIN,)
     return ("--editable", path) if editable else (path,)
-
-
-def _recorded_packages(distribution: Distribution) -> Iterator[str]:
-    """Those of a wheel: `runwatch_dropin/NAME/__init__.py`."""
-    for path in distribution.files or ():
-        if len(path.parts) == 3 and path.name == "__init__.py":
-            yield path.parts[1]
 
 
 def _name(name: str) -> Name:

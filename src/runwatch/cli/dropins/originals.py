@@ -27,7 +27,6 @@ ORIGINALS: Final = (
     Original("ml-goodput-measurement", "0.2.3", "ml_goodput_measurement", ("test",)),
     Original("cloud-tpu-diagnostics", "0.1.5", "cloud_tpu_diagnostics"),
     Original("cloud-diagnostics-xprof", "0.1.1", "cloud_diagnostics_xprof"),
-    Original("gswarm-profiler", "0.2.1", "gsprof"),
     Original("gswarm", "0.4.3", "gswarm", ("dev", "vllm")),
 )
 
