@@ -15,6 +15,9 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+INSTALLED_WITH = ("_runwatch_dropin.py", "runwatch_dropin.pth", "pyproject.toml")
+"""What `runwatch dropin install` makes the distribution `runwatch-dropin` of, beside packages."""
+
 
 class PageHook(BuildHookInterface):  # type: ignore[type-arg]
     def dependencies(self) -> list[str]:
@@ -27,7 +30,8 @@ class PageHook(BuildHookInterface):  # type: ignore[type-arg]
             # `runwatch exec` puts these first on the path; an editable install has them beside it.
             dropin = Path(self.root, "dropin")
             parts = [package.parent for package in dropin.glob("*/__init__.py")]
-            for part in (*parts, dropin / "_runwatch_dropin.py"):  # that file marks them as ours
+            parts += [dropin / name for name in INSTALLED_WITH]
+            for part in parts:
                 build_data["force_include"][f"dropin/{part.name}"] = f"runwatch/dropin/{part.name}"
         builder = self._builder()
         if builder is None or builder.is_current():

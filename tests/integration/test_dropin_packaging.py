@@ -7,12 +7,15 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
+from email import message_from_bytes
 from importlib.metadata import PathDistribution
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.integration.packages import (
     ORIGINALS,
@@ -358,6 +361,35 @@ def test_every_package_of_the_checkout_is_in_both_wheels(ours: Place) -> None:
     assert names_in(ours) == names
     folder = ours.packages / "runwatch" / "dropin"
     assert sorted(path.parent.name for path in folder.glob("*/__init__.py")) == names
+
+
+def test_the_wheel_that_runwatch_makes_is_the_one_that_is_built(ours: Place) -> None:
+    written = ours.runwatch("dropin", "wheels", "made").split()
+    [made] = [ours.home / path for path in written if "runwatch_dropin" in path]
+    [built] = ours.wheels.glob("runwatch_dropin-*.whl")
+    assert made.name == built.name
+    inside = [contents(path) for path in (made, built)]
+    [own, backend] = [
+        {name: text for name, text in each.items() if ".dist-info/" not in name} for each in inside
+    ]
+    assert own == backend
+    commands = [re.findall(rb"^\w+ = \S+$", _of(each, "entry_points.txt"), re.M) for each in inside]
+    assert commands[0] and sorted(commands[0]) == sorted(commands[1])
+    told = [message_from_bytes(_of(each, "METADATA")) for each in inside]
+    for field in ("Name", "Version", "Summary", "License-Expression", "Requires-Python"):
+        assert told[0][field] == told[1][field], field
+    needs = [set(map(Requirement, each.get_all("Requires-Dist", ()))) for each in told]
+    assert needs[0] == needs[1]
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def _of(inside: dict[str, bytes], name: str) -> bytes:
+    [text] = [text for path, text in inside.items() if path.endswith(f".dist-info/{name}")]
+    return text
 
 
 def test_no_file_of_ours_is_where_an_original_has_one(ours: Place) -> None:

@@ -28,7 +28,9 @@ from typing import Any
 
 from runwatch.cli.dropins.looking import look
 from runwatch.cli.dropins.originals import DROPIN, ORIGINALS, Original, installed
-from runwatch.cli.dropins.stand_ins import write_wheel
+from runwatch.cli.dropins.ours import dropin_wheel
+from runwatch.cli.dropins.stand_ins import stand_in
+from runwatch.cli.dropins.wheels import Wheel
 from runwatch.cli.pictures.tables import print_json
 from runwatch.errors import NotFound, RunwatchError, UsageError
 from runwatch.launcher.dropins import dropin_folders, packages_in
@@ -38,7 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     install = actions.add_parser("install", help="install runwatch-dropin and the stand-ins")
     uninstall = actions.add_parser("uninstall", help="remove runwatch-dropin and the stand-ins")
-    wheels = actions.add_parser("wheels", help="write the stand-ins as wheels, for any installer")
+    wheels = actions.add_parser("wheels", help="write all of it as wheels, for any installer")
     wheels.add_argument("folder", type=Path, metavar="DIR", help="where to; it is made if need be")
     path = actions.add_parser("path", help="print the folder of the drop-ins, for PYTHONPATH")
     for action in (install, uninstall, wheels, path):
@@ -65,22 +67,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _install() -> tuple[dict[str, Any], str]:
-    before = look()
-    made = []
-    if before.version is None:
-        _pip("install", *_source())
-        made.append(DROPIN)
-    elif before.is_damaged:
-        _pip("install", "--force-reinstall", "--no-deps", *before.source)
-        made.append(DROPIN)
-    wanted = [original for original in _answered() if _lacks(original)]
-    if wanted:
-        with tempfile.TemporaryDirectory(prefix="runwatch-dropin-") as folder:
-            for original in wanted:
-                write_wheel(original, Path(folder))
-            exactly = [f"{each.distribution}=={each.version}" for each in wanted]
-            _pip("install", "--no-index", "--no-deps", "--find-links", folder, *exactly)
-    made += [each.distribution for each in wanted]
+    before, ours = look(), dropin_wheel(_folder())
+    is_right = before.version == ours.version or before.version and before.editable
+    made = [] if is_right and not before.is_damaged else [DROPIN]
+    wanted = [stand_in(original) for original in _answered() if _lacks(original)]
+    with tempfile.TemporaryDirectory(prefix="runwatch-dropin-") as folder:
+        if made and before.editable:
+            _pip("install", "--no-deps", "--force-reinstall", "--editable", before.editable)
+        elif made:
+            _install_wheels([ours], Path(folder), "--force-reinstall")
+        if wanted:
+            _install_wheels(wanted, Path(folder))
+    made += [wheel.name for wheel in wanted]
     kept = [each.name for each in before.beside]
     words = [f"installed: {', '.join(made)}" if made else "nothing to do: all is installed"]
     if kept:
@@ -89,10 +87,13 @@ def _install() -> tuple[dict[str, Any], str]:
     return {"installed": made, "kept": kept}, "\n".join(words)
 
 
-def _source() -> list[str]:
-    """A checkout has the distribution beside it; a wheel's is where the wheel came from."""
-    folder = _folder()
-    return [str(folder)] if (folder / "pyproject.toml").is_file() else [DROPIN]
+def _install_wheels(wheels: Sequence[Wheel], folder: Path, *more: str) -> None:
+    """By name from a folder: installed by path, `pip freeze` would write that path for ever."""
+    for wheel in wheels:
+        wheel.write(folder)
+    exactly = [f"{wheel.name}=={wheel.version}" for wheel in wheels]
+    offline = ["--no-index", "--no-deps", "--find-links", str(folder)]
+    _pip("install", *more, *offline, *exactly)
 
 
 def _uninstall() -> tuple[dict[str, Any], str]:
@@ -114,10 +115,14 @@ def _uninstall() -> tuple[dict[str, Any], str]:
 def _wheels(folder: Path) -> tuple[dict[str, Any], str]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        written = [str(write_wheel(original, folder)) for original in _answered()]
+        written = [str(wheel.write(folder)) for wheel in _all()]
     except OSError as error:
         raise UsageError(f"cannot write into {folder}: {error.strerror}") from None
     return {"wheels": written}, "\n".join(written)
+
+
+def _all() -> list[Wheel]:
+    return [dropin_wheel(_folder()), *map(stand_in, _answered())]
 
 
 def _path() -> tuple[dict[str, Any], str]:
@@ -150,9 +155,8 @@ def _pip(action: str, *words: str) -> None:
     done = subprocess.run([*_tool(action), *words], stdout=sys.stderr, check=False)
     if done.returncode:
         raise RunwatchError(
-            f"that did not work (exit code {done.returncode}): {' '.join([action, *words])}; "
-            "its own message is above.  `runwatch dropin wheels DIR` writes the stand-ins for any "
-            "installer"
+            f"that did not work (exit code {done.returncode}): {' '.join([action, *words])}; its "
+            "own message is above.  `runwatch dropin wheels DIR` writes wheels for any installer"
         )
 
 
@@ -163,6 +167,6 @@ def _tool(action: str) -> Sequence[str]:
     if (uv := shutil.which("uv")) is not None:
         return [uv, "pip", action, "--quiet", "--python", sys.executable]
     raise UsageError(
-        f"{sys.executable} has no pip, and there is no uv: `runwatch dropin wheels DIR` writes the "
-        "stand-ins for any installer"
+        f"{sys.executable} has no pip, and there is no uv: `runwatch dropin wheels DIR` writes "
+        "wheels for any installer"
     )

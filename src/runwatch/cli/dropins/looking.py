@@ -51,8 +51,8 @@ class Dropins:
     """`version`: None if `runwatch-dropin` is not installed."""
 
     version: str | None
-    source: tuple[str, ...]
-    """What pip is told, to install it again."""
+    editable: str
+    """The folder that it was installed from with -e; "" otherwise."""
     folder: Path | None
     """None also if it is installed, but Python does not find it."""
     names: tuple[Name, ...]
@@ -111,11 +111,11 @@ def _look() -> Dropins:
     try:
         distribution = Distribution.from_name(DROPIN)
     except PackageNotFoundError:
-        return Dropins(None, (DROPIN,), None, (), (), (), found, off)
+        return Dropins(None, "", None, (), (), (), found, off)
     folder = _folder()
     return Dropins(
         version=distribution.version,
-        source=_source(distribution),
+        editable=_editable(distribution),
         folder=folder,
         names=tuple(map(_name, packages_in(folder) if folder is not None else ())),
         commands=tuple(_commands(distribution, folder)),
@@ -130,17 +130,12 @@ def _folder() -> Path | None:
     return None if spec is None or spec.origin is None else Path(spec.origin).parent
 
 
-def _source(distribution: Distribution) -> tuple[str, ...]:
-    """The name; or the folder or wheel on this machine that it was installed from."""
+def _editable(distribution: Distribution) -> str:
     try:
         direct = json.loads(distribution.read_text("direct_url.json") or "{}")
-        path = unquote(urlsplit(direct["url"]).path)
-        editable = bool(direct.get("dir_info", {}).get("editable"))
+        return unquote(urlsplit(direct["url"]).path) if direct["dir_info"]["editable"] else ""
     except (ValueError, LookupError, TypeError, AttributeError):
-        return (DROPIN,)
-    if not os.path.exists(path):
-        return (DROPIN,)
-    return ("--editable", path) if editable else (path,)
+        return ""
 
 
 def _name(name: str) -> Name:
