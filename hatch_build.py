@@ -1,5 +1,5 @@
 """Puts the page into the wheel, and into the source tree for an editable install; and into the
-wheel the drop-ins that `runwatch exec` uses.
+wheel the drop-ins, for `runwatch exec` and `runwatch dropin`.
 
 Node comes from the PATH, or where there is none from a wheel that this hook asks for.  A source
 distribution holds the page ready made.  RUNWATCH_WEB=off installs without it.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import os
 import shutil
@@ -12,13 +10,15 @@ import sys
 import venv
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from email import message_from_string
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import pip
+
+from runwatch.cli.dropins.wheels import Wheel
 
 ROOT: Final = Path(__file__).parents[2]
 ORIGINALS: Final[dict[str, dict[str, Any]]] = json.loads(
@@ -29,60 +29,34 @@ THEIRS: Final = "WHOSE = 'theirs'\ndef main(): print(WHOSE)\napp = main\n"
 """What each of their files holds here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
-    name: str
-    version: str
-    needs: Sequence[str] = ()
-    files: Mapping[str, str] = field(default_factory=dict)
-    commands: Mapping[str, str] = field(default_factory=dict)
-
-
-def write(content: Content, folder: Path) -> Path:
-    plain = content.name.replace("-", "_")
-    about = f"{plain}-{content.version}.dist-info"
-    needs = "".join(f"Requires-Dist: {need}\n" for need in content.needs)
-    inside = dict(content.files) | {
-        f"{about}/METADATA": (
-            f"Metadata-Version: 2.1\nName: {content.name}\nVersion: {content.version}\n{needs}"
-        ),
-        f"{about}/WHEEL": (
-            "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        ),
-    }
-    if content.commands:
-        lines = [f"{name} = {target}" for name, target in content.commands.items()]
-        inside[f"{about}/entry_points.txt"] = "\n".join(["[console_scripts]", *lines, ""])
-    inside[f"{about}/RECORD"] = "".join(
-        f"{path},sha256={_digest(text)},{len(text.encode())}\n" for path, text in inside.items()
-    )
-    wheel = folder / f"{plain}-{content.version}-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        for path, text in inside.items():
-            archive.writestr(path, text)
-    return wheel
-
-
-def _digest(text: str) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
+def wheel(
+    name: str,
+    version: str,
+    needs: Sequence[str] = (),
+    files: Sequence[str] = (),
+    commands: Mapping[str, str] = MappingProxyType({}),
+) -> Wheel:
+    """One of others.  `files`: their paths; each holds THEIRS."""
+    metadata = "".join(f"Requires-Dist: {need}\n" for need in needs)
+    return Wheel(name, version, metadata, dict.fromkeys(files, THEIRS.encode()), commands)
 
 
 def write_originals(folder: Path) -> None:
     """As an index has them, but for what is in their files and for what they need."""
     for name, about in ORIGINALS.items():
-        files = dict.fromkeys(about["files"], THEIRS)
-        write(Content(name, about["version"], files=files, commands=about["commands"]), folder)
+        version, files, commands = about["version"], about["files"], about["commands"]
+        wheel(name, version, files=files, commands=commands).write(folder)
 
 
-def write_needs_of(wheel: Path, folder: Path) -> None:
+def write_needs_of(path: Path, folder: Path) -> None:
     """Names and versions of what it needs, with nothing inside: the SDK imports none of them."""
-    with zipfile.ZipFile(wheel) as archive:
-        [path] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
-        about = message_from_string(archive.read(path).decode())
+    with zipfile.ZipFile(path) as archive:
+        [inside] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        about = message_from_string(archive.read(inside).decode())
     for need in about.get_all("Requires-Dist", ()):
         if ";" not in need:
             name, _, version = need.partition(">=")
-            write(Content(name, version or "1"), folder)
+            wheel(name, version or "1").write(folder)
 
 
 def build_ours(folder: Path) -> tuple[Path, Path]:

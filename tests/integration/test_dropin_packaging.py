@@ -21,10 +21,9 @@ from tests.integration.packages import (
     ORIGINALS,
     ROOT,
     THEIRS,
-    Content,
     Place,
     build_ours,
-    write,
+    wheel,
     write_needs_of,
     write_originals,
 )
@@ -33,7 +32,7 @@ from tests.integration.status_shape import deviations
 pytestmark = pytest.mark.xdist_group("dropin_packaging")
 
 NEEDED = ("google-cloud-mldiagnostics", "ml-goodput-measurement", "cloud-tpu-diagnostics")
-DEPENDANT = Content(
+DEPENDANT = wheel(
     "maxtext-like",
     "1.0",
     needs=(
@@ -42,8 +41,8 @@ DEPENDANT = Content(
         "cloud-tpu-diagnostics>=0.1.5",
     ),
 )
-NEWER = Content(
-    "google-cloud-mldiagnostics", "1.0.11", files={"google_cloud_mldiagnostics/__init__.py": THEIRS}
+NEWER = wheel(
+    "google-cloud-mldiagnostics", "1.0.11", files=["google_cloud_mldiagnostics/__init__.py"]
 )
 WARNING = "runwatch-dropin: "
 
@@ -55,7 +54,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runwatch, _ = build_ours(folder)
     write_needs_of(runwatch, folder)
     write_originals(folder)
-    write(DEPENDANT, folder)
+    DEPENDANT.write(folder)
     return folder
 
 
@@ -156,7 +155,7 @@ def test_a_dependant_over_ours_is_content_with_the_stand_ins(place: Place) -> No
     assert again == {"installed": [], "kept": []}
 
     # Somebody wants a newer original: it comes, and changes nothing of ours.
-    write(NEWER, place.home)
+    NEWER.write(place.home)
     place.pip("install", "-q", "--upgrade", "--find-links", str(place.home), NEWER.name)
     assert_ours(place)
     assert versions(place)[NEWER.name] == "1.0.11"
@@ -382,8 +381,8 @@ def test_the_wheel_that_runwatch_makes_is_the_one_that_is_built(ours: Place) -> 
     assert needs[0] == needs[1]
 
 
-def contents(wheel: Path) -> dict[str, bytes]:
-    with zipfile.ZipFile(wheel) as archive:
+def contents(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 
 

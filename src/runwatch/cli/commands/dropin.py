@@ -152,7 +152,11 @@ def _lacks(original: Original) -> bool:
 
 def _pip(action: str, *words: str) -> None:
     """What it says goes to standard error: our output is the answer."""
-    done = subprocess.run([*_tool(action), *words], stdout=sys.stderr, check=False)
+    command = [*_tool(action), *words]
+    if sys.stderr.isatty():
+        doing = {"install": "installing", "uninstall": "removing"}[action]
+        print(f"{doing} … (a few seconds)", file=sys.stderr)
+    done = subprocess.run(command, stdout=sys.stderr, check=False)
     if done.returncode:
         raise RunwatchError(
             f"that did not work (exit code {done.returncode}): {' '.join([action, *words])}; its "
