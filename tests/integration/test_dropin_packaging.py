@@ -91,14 +91,21 @@ def names_in(place: Place) -> list[str]:
 
 def origins(place: Place, names: list[str], **more: str) -> dict[str, str]:
     """The folder of packages that each name is imported from."""
-    look = (
+    done = place.run("python", "-c", look_for(names), **more)
+    assert (done.returncode, done.stderr) == (0, "")
+    return folders(done.stdout)
+
+
+def look_for(names: list[str]) -> str:
+    return (
         "import importlib, json\n"
         f"modules = map(importlib.import_module, {names})\n"
         "print(json.dumps({m.__name__: m.__file__ for m in modules}))"
     )
-    done = place.run("python", "-c", look, **more)
-    assert (done.returncode, done.stderr) == (0, "")
-    found: dict[str, str] = json.loads(done.stdout)
+
+
+def folders(said: str) -> dict[str, str]:
+    found: dict[str, str] = json.loads(said)
     return {name: str(Path(file).parents[1]) for name, file in found.items()}
 
 
@@ -191,7 +198,7 @@ def test_a_dependant_after_ours_brings_originals_that_are_not_imported(place: Pl
     place.pip("install", "-q", "runwatch-dropin")
     place.pip("install", "-q", "maxtext-like")
     assert_ours(place)
-    names = [name.replace("-", "_") for name in NEEDED]
+    all_names, names = names_in(place), [name.replace("-", "_") for name in NEEDED]
     theirs = dict.fromkeys(names, str(place.packages))
     assert origins(place, names, RUNWATCH_DROPIN="off") == theirs
     assert status(place, RUNWATCH_DROPIN="off")["state"] == "off"
@@ -200,10 +207,10 @@ def test_a_dependant_after_ours_brings_originals_that_are_not_imported(place: Pl
     assert origins(place, names) == theirs
     assert all(is_whole(place, name) for name in NEEDED)
     # The way that needs no drop-in installed.
-    look = "import ml_goodput_measurement as module; print(module.__file__)"
-    said = place.runwatch("exec", "--", "python", "-c", look)
-    assert "runwatch/dropin/ml_goodput_measurement" in said
     folder = place.runwatch("dropin", "path").strip()
+    assert folder == str(place.packages / "runwatch" / "dropin")
+    said = place.runwatch("exec", "--", "python", "-c", look_for(all_names))
+    assert folders(said) == dict.fromkeys(all_names, folder)
     assert set(origins(place, names, PYTHONPATH=folder).values()) == {folder}
 
 
