@@ -1,5 +1,5 @@
 """Puts the page into the wheel, and into the source tree for an editable install; and into the
-wheel the drop-ins that `runwatch exec` uses.
+wheel the drop-ins, for `runwatch exec` and `runwatch dropin`.
 
 Node comes from the PATH, or where there is none from a wheel that this hook asks for.  A source
 distribution holds the page ready made.  RUNWATCH_WEB=off installs without it.
@@ -15,8 +15,8 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-DROPINS = ("google_cloud_mldiagnostics", "ml_goodput_measurement", "cloud_tpu_diagnostics")
-"""What programs import.  The commands of `dropin/` are of no use there."""
+INSTALLED_WITH = ("_runwatch_dropin.py", "runwatch_dropin.pth", "pyproject.toml")
+"""What `runwatch dropin install` makes the distribution `runwatch-dropin` of, beside packages."""
 
 
 class PageHook(BuildHookInterface):  # type: ignore[type-arg]
@@ -28,8 +28,11 @@ class PageHook(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name == "wheel" and version == "standard":
             # `runwatch exec` puts these first on the path; an editable install has them beside it.
-            for name in DROPINS:
-                build_data["force_include"][f"dropin/{name}"] = f"runwatch/dropin/{name}"
+            dropin = Path(self.root, "dropin")
+            parts = [package.parent for package in dropin.glob("*/__init__.py")]
+            parts += [dropin / name for name in INSTALLED_WITH]
+            for part in parts:
+                build_data["force_include"][f"dropin/{part.name}"] = f"runwatch/dropin/{part.name}"
         builder = self._builder()
         if builder is None or builder.is_current():
             return

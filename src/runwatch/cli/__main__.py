@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "export": "write every point of a run as CSV, Parquet or JSON",
     "status": "check the head, the agent and the disk; list what needs attention",
     "config": "show every setting and where its value comes from",
+    "dropin": "let programs written for the originals use Runwatch; install, take back",
     "ui": "serve a directory of journals in one process",
     "head": "serve a cluster: store what agents send, answer people and programs",
     "agent": "run this node's agent",

@@ -52,6 +52,8 @@ PROGRAM: Final = (
     Variable("RUNWATCH_JOURNAL_BYTES", str(DEFAULT_BUDGET_BYTES), "disk for one process's journal"),
     Variable("RUNWATCH_EXEC", "", "set by `runwatch exec` for what it starts: its socket"),
     Variable("RUNWATCH_EXEC_RANK", "", "set by `runwatch exec`: whose output goes its own way"),
+    Variable("RUNWATCH_DROPIN", "on", "off: originals that are installed go before the drop-ins"),
+    Variable("RUNWATCH_DROPIN_SAID", "", "set by a program that has said which name is not ours"),
     Variable("RUNWATCH_GOODPUT_ACCOUNT", "", "1: the goodput drop-in also uploads our own account"),
     Variable("RUNWATCH_CLOUD_LOGGING", "", "off: the drop-in leaves google.cloud.logging alone"),
     Variable("RUNWATCH_XPROF_ADDRESS", "127.0.0.1", "where the mldiagnostics drop-in listens"),

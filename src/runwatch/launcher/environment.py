@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from runwatch.launcher.dropins import DROPIN_SWITCH, dropin_folders
 from runwatch.launcher.naming import name_of
 from runwatch.sdk.identity import attempt_key, scheduled_name
 from runwatch.sdk.launched import ADDRESS, RANK_OF_WRAPPER, rank_in
@@ -17,9 +18,6 @@ from runwatch.sdk.switches import is_off
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 BOOT: Final = str(_PACKAGE / "sdk" / "boot")
 """Holds the `sitecustomize` with which every Python process of the command begins."""
-_DROPINS: Final = (_PACKAGE / "dropin", _PACKAGE.parents[1] / "dropin")
-"""Where a wheel has them, and where a checkout has them."""
-_ONE_OF_THEM: Final = "ml_goodput_measurement"
 _CONNECT_SECONDS: Final = 0.2
 
 
@@ -61,13 +59,14 @@ def for_command(
     made.setdefault("RUNWATCH_QUIET", "1")  # the wrapper says it, and only to a person
     made["RUNWATCH_AUTO"] = "1" if options.hooks and not is_off("RUNWATCH_AUTO", made) else "0"
     if options.hooks or options.console:
-        made["PYTHONPATH"] = os.pathsep.join(_paths(environment.get("PYTHONPATH", "")))
+        made["PYTHONPATH"] = os.pathsep.join(_paths(environment))
     return made
 
 
-def _paths(before: str) -> list[str]:
-    there = (str(folder) for folder in _DROPINS if (folder / _ONE_OF_THEM).is_dir())
-    ours = [BOOT, *there]
+def _paths(environment: Mapping[str, str]) -> list[str]:
+    dropins = [] if is_off(DROPIN_SWITCH, environment) else dropin_folders()
+    ours = [BOOT, *map(str, dropins)]
+    before = environment.get("PYTHONPATH", "")
     theirs = before.split(os.pathsep) if before else []
     return [*ours, *(path for path in theirs if path not in ours)]
 

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from runwatch.launcher.dropins import dropin_folders, packages_in
 from runwatch.launcher.environment import BOOT, Options, for_command
 
 COMMAND = ["python", "train.py"]
@@ -60,3 +61,12 @@ def test_processes_that_a_scheduler_started_together_keep_its_key() -> None:
 def test_without_hooks_and_console_nothing_is_put_before_the_program() -> None:
     made = for_command(Options(hooks=False, console=False), COMMAND, "", {})
     assert ("PYTHONPATH" in made, made["RUNWATCH_AUTO"]) == (False, "0")
+
+
+def test_every_drop_in_is_in_front_unless_it_is_not_wanted() -> None:
+    [folder] = dropin_folders()
+    assert {"google_cloud_mldiagnostics", "gsprof", "mltrace"} <= set(packages_in(folder))
+    made = for_command(Options(), COMMAND, "", {"PYTHONPATH": "/a"})
+    assert made["PYTHONPATH"].split(os.pathsep) == [BOOT, str(folder), "/a"]
+    made = for_command(Options(), COMMAND, "", {"PYTHONPATH": "/a", "RUNWATCH_DROPIN": "off"})
+    assert made["PYTHONPATH"].split(os.pathsep) == [BOOT, "/a"]

@@ -1,4 +1,4 @@
-"""Check Runwatch on this machine for you: the head, the agent, records not yet sent, the disk.
+"""Check Runwatch on this machine for you: the head, the agent, unsent records, the disk, drop-ins.
 
 It prints what is wrong and what to do about it.  It starts, stops and changes nothing.  The exit
 code is 0 if all is well, and 1 if something needs attention.
@@ -21,8 +21,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from runwatch._version import __version__
+from runwatch.cli.dropins.looking import look as look_at_dropins
 from runwatch.cli.status import agent as status_agent
 from runwatch.cli.status import disk as status_disk
+from runwatch.cli.status import dropins as status_dropins
 from runwatch.cli.status import head as status_head
 from runwatch.cli.status import waiting as status_waiting
 from runwatch.cli.status.picture import picture
@@ -86,6 +88,7 @@ def look(root: Path) -> list[Section]:
         ),
         waiting,
         status_disk.section(root, journals_bytes=journals.bytes, budget_bytes=named.budget_bytes),
+        status_dropins.section(look_at_dropins()),
     ]
 
 

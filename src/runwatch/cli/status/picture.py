@@ -16,7 +16,9 @@ from runwatch.cli.pictures.paint import Paint, is_coloured
 from runwatch.cli.status.types import Section
 from runwatch.terminal import shown
 
-TITLES: Final = {"head": "head", "agent": "agent", "waiting": "to send", "disk": "disk"}
+TITLES: Final = {
+    "head": "head", "agent": "agent", "waiting": "to send", "disk": "disk", "dropins": "drop-ins",
+}  # fmt: skip
 _INDENT: Final = 13
 """The column where sentences begin, after mark, title and sign."""
 _NARROWEST: Final = 40

@@ -40,6 +40,7 @@ def _without_us() -> None:
 
 def _with_us() -> None:
     if sys.version_info < (3, 11):
+        sys.path[:] = [path for path in sys.path if not _has_dropins(path)]
         return
     sys.meta_path.append(_Finder)  # type: ignore[arg-type]
     try:
@@ -61,6 +62,11 @@ def _start_dropin() -> None:
         __import__("runwatch_dropin_start")
     except ImportError:
         pass
+
+
+def _has_dropins(path: str) -> bool:
+    """They need what this Python cannot load: the program's own packages serve it."""
+    return os.path.exists(os.path.join(path, "_runwatch_dropin.py"))
 
 
 try:

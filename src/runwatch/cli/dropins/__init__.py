@@ -1,0 +1,1 @@
+"""The distribution `runwatch-dropin` in this Python: what is there of it, and stand-ins for pip."""
