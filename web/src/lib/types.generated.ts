@@ -3617,13 +3617,15 @@ export interface operations {
                 /** @description the window's end (exclusive), in nanoseconds since the epoch */
                 end?: number;
                 /** @description the file's format */
-                format?: "csv" | "json" | "parquet" | "perfetto";
+                format?: "csv" | "json" | "parquet" | "perfetto" | "series";
                 /** @description only series of these hosts */
                 host?: string[];
                 /** @description only series of these metrics */
                 metric?: string[];
                 /** @description only series of these ranks */
                 rank?: number[];
+                /** @description only these series, by their numbers */
+                series?: number[];
                 /** @description the window's start, in nanoseconds since the epoch */
                 start?: number;
             };
@@ -3645,6 +3647,7 @@ export interface operations {
                     "application/json": components["schemas"]["ExportedPoint"][];
                     "application/vnd.apache.parquet": string;
                     "application/vnd.chrome-trace": string;
+                    "application/x-ndjson": string;
                     "text/csv": string;
                 };
             };

@@ -18,6 +18,8 @@ from runwatch.exports.parquet import write_parquet
 from runwatch.exports.perfetto import MEDIA_TYPE as TRACE
 from runwatch.exports.perfetto import perfetto_text
 from runwatch.exports.rows import export_batches
+from runwatch.exports.stretches import MEDIA_TYPE as LINES
+from runwatch.exports.stretches import stretch_lines
 from runwatch.head.context import Context, Feature
 from runwatch.head.features.series import answers
 from runwatch.head.features.series.types import CurveList, ExportedPoint, LatestList, SeriesList
@@ -55,11 +57,12 @@ _EXPORT: Final = (
         "format",
         "string",
         "the file's format",
-        choices=("csv", "json", "parquet", "perfetto"),
+        choices=("csv", "json", "parquet", "perfetto", "series"),
         default="csv",
     ),
     METRIC,
     *SERIES_FILTERS,
+    Parameter("series", "integer", "only these series, by their numbers", repeated=True),
     START,
     END,
 )
@@ -101,7 +104,13 @@ class SeriesApi(Feature):
                 "Every point, one row each",
                 self._export,
                 _EXPORT,
-                {"text/csv": None, JSON: list[ExportedPoint], PARQUET: None, TRACE: None},
+                {
+                    "text/csv": None,
+                    JSON: list[ExportedPoint],
+                    PARQUET: None,
+                    TRACE: None,
+                    LINES: None,
+                },
                 (404, 409, 422),
             ),
         ]
@@ -111,6 +120,15 @@ class SeriesApi(Feature):
         headers = {"Content-Disposition": f'attachment; filename="points.{given["format"]}"'}
         if given["format"] == "parquet":
             return await self._export_parquet(request, run, given, headers)
+        if given["format"] == "series":
+            lines = stretch_lines(
+                self._reading.store,
+                run,
+                question=answers.exported(given),
+                start_ns=given["start"],
+                end_ns=given["end"],
+            )
+            return StreamingResponse(streams.streamed(request, lines, lines), media_type=LINES)
         batches = self._batches(run, given)
         if given["format"] == "perfetto":
             trace = perfetto_text(
@@ -128,7 +146,7 @@ class SeriesApi(Feature):
         return export_batches(
             self._reading.store,
             run,
-            question=answers.question(given),
+            question=answers.exported(given),
             start_ns=given["start"],
             end_ns=given["end"],
         )
