@@ -84,6 +84,7 @@ def test_prometheus_gets_everything_also_what_it_missed(
         until(lambda: health(at)["forwards"][0]["problem"], what="the head to notice")
         [told] = health(at)["forwards"]
         assert told["to"] == "remote_write" and "Connection refused" in told["problem"]
+        until(lambda: health(at)["forwards"][0]["waiting"] > 100, what="all that waits")
         prometheus.start()
         until(lambda: prometheus.now("runwatch_train_loss"), what="the first points")
         assert list(prometheus.now("runwatch_run_state == 1")) == [state(cluster, "running")]
@@ -174,7 +175,7 @@ def gauge(name: str, end_ns: int, count: int) -> Gauge:
 class FullBacklog:
     """A stand-in: what it is given."""
 
-    sent_before = lost_before = 0
+    sent_before = lost_before = waiting = 0
 
     def __init__(self, packages: list[list[Gauge]]) -> None:
         self.take = iter([*packages, []]).__next__

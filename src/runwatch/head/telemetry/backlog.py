@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from runwatch.clock import Clock, system_clock
-from runwatch.exports.gauges import Gauge, series_labels
+from runwatch.exports.gauges import Gauge, points_in, series_labels
 from runwatch.head.forward.cursor import CursorFile
 from runwatch.record import Batch, JournalId, RunId
 from runwatch.rows import SeriesRow
@@ -68,15 +68,19 @@ class Backlog:
         self._window: tuple[int, int, list[int]] | None = None
         self._names: dict[RunId, str] = {}
         self._agents: set[JournalId] = set()
+        self._taken_points = 0
         self._lock = threading.Lock()
+        self._arrived = 0
         self._moved = {row.journal for row in store.processes()}
 
     # ── in the writer's thread ────────────────────────────────────────────────────────────────
 
     def stored(self, batches: Sequence[Batch]) -> None:
         grown = [batch.origin.journal for batch in batches if len(batch.points)]
+        arrived = sum(len(batch.points) for batch in batches)
         with self._lock:
             self._moved.update(grown)
+            self._arrived += arrived
 
     # ── in the other ──────────────────────────────────────────────────────────────────────────
 
@@ -89,8 +93,15 @@ class Backlog:
             found, left = self._read(start_ns, end_ns, left)
             self._window = (start_ns, end_ns, left) if left else None
             if found:
+                self._taken_points += points_in(found)
                 return found
+        self._taken_points = self._arrived
         return []
+
+    @property
+    def waiting(self) -> int:
+        """About how many points arrived in this head's time and were not taken."""
+        return max(self._arrived - self._taken_points, 0)
 
     def sent(self, gauges: Iterable[Gauge]) -> None:
         """These are where they should be, or never will be."""

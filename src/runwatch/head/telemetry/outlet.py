@@ -97,7 +97,7 @@ class Outlet:
             self._receiver.to,
             self._receiver.name,
             sent=self._sent,
-            waiting=sum(map(points_in, held)),
+            waiting=sum(map(points_in, held)) + self._backlog.waiting + self._kept.count,
             waiting_since_ns=self._waiting_since_ns,
             lost=lost,
             lost_why=why,

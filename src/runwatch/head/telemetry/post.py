@@ -110,8 +110,8 @@ class Poster:
     def _why(self, error: Exception) -> str:
         words = getattr(error, "strerror", None) or str(error) or type(error).__name__
         if isinstance(error, TimeoutError):
-            words = f"no answer within {self._timeout_seconds:g} s"
-        return f"no answer from {self.name}: {words}"
+            words = f"it was silent for {self._timeout_seconds:g} s"
+        return f"no answer: {words}"
 
 
 def _seconds(header: str | None) -> float:

@@ -60,6 +60,10 @@ class Kept:
         return found
 
     @property
+    def count(self) -> int:
+        return self._count
+
+    @property
     def since_ns(self) -> int | None:
         with self._lock:
             return self._looks[0][0].time_ns[0] if self._looks else None

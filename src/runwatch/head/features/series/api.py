@@ -14,6 +14,7 @@ from starlette.responses import Response, StreamingResponse
 
 from runwatch.exports.csv import csv_text
 from runwatch.exports.json import json_text
+from runwatch.exports.lifeline import Lifeline
 from runwatch.exports.parquet import write_parquet
 from runwatch.exports.perfetto import MEDIA_TYPE as TRACE
 from runwatch.exports.perfetto import perfetto_text
@@ -24,6 +25,7 @@ from runwatch.head.context import Context, Feature
 from runwatch.head.features.series import answers
 from runwatch.head.features.series.types import CurveList, ExportedPoint, LatestList, SeriesList
 from runwatch.head.http import streams
+from runwatch.head.http.access import CALLER
 from runwatch.head.http.answering import answered
 from runwatch.head.http.openapi import JSON, PARQUET, Operation
 from runwatch.head.http.parameters import (
@@ -71,6 +73,7 @@ _EXPORT: Final = (
 class SeriesApi(Feature):
     def __init__(self, context: Context) -> None:
         self._reading = context.reading
+        self._accounts = context.accounts
 
     def operations(self) -> Sequence[Operation]:
         of_run = "/api/v1/runs/{run}"
@@ -132,7 +135,14 @@ class SeriesApi(Feature):
         batches = self._batches(run, given)
         if given["format"] == "perfetto":
             trace = perfetto_text(
-                self._reading.store, run, batches, start_ns=given["start"], end_ns=given["end"]
+                self._reading.store,
+                run,
+                batches,
+                lifeline=lambda: self._lifeline(run, given),
+                # Whoever has nothing but a link sees no logs (`http/guests.py`).
+                logs=request.scope[CALLER].share is None,
+                start_ns=given["start"],
+                end_ns=given["end"],
             )
             named = {"Content-Disposition": 'attachment; filename="trace.json"'}
             pieces = streams.streamed(request, trace, batches)
@@ -141,6 +151,10 @@ class SeriesApi(Feature):
         text = json_text(batches) if as_json else csv_text(batches)
         pieces, media = streams.streamed(request, text, batches), JSON if as_json else "text/csv"
         return StreamingResponse(pieces, media_type=media, headers=headers)
+
+    def _lifeline(self, run: RunId, given: Given) -> Lifeline | None:
+        with self._accounts.of(run) as goodput:
+            return None if goodput is None else Lifeline.of(goodput, given["start"], given["end"])
 
     def _batches(self, run: RunId, given: Given) -> Iterator[Any]:
         return export_batches(
