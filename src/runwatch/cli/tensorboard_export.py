@@ -89,7 +89,7 @@ class _Export:
 
     def follow(self, every_seconds: float) -> None:
         """Until the run has ended, and once more: its last points may come after its end."""
-        heard = time.monotonic()
+        heard, is_told = time.monotonic(), False
         running = True
         while running:
             try:
@@ -98,11 +98,13 @@ class _Export:
                     time.sleep(every_seconds)
                 self._head.refresh()
                 self._news()
-                heard = time.monotonic()
+                heard, is_told = time.monotonic(), False
             except HeadUnreachable as error:
                 if time.monotonic() - heard > PATIENCE_SECONDS:
                     raise
-                print(f"runwatch: {error}; trying again", file=sys.stderr)
+                if not is_told:
+                    print(f"runwatch: {error}; trying again for an hour", file=sys.stderr)
+                is_told = True
                 time.sleep(every_seconds)
                 running = True
         if not self._is_complete():

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
-import numpy as np
 
 from runwatch.exports.rows import BATCH_ROWS
 from runwatch.record import NO_STEP, RunId
@@ -61,16 +60,14 @@ def _about(row: SeriesRow, attempt: int | None, is_agents: bool) -> dict[str, An
 
 
 def _lines(columns: PointColumns, known: dict[int, dict[str, Any]]) -> Iterator[str]:
-    starts = np.flatnonzero(np.diff(columns.series, prepend=columns.series[0] - 1)).tolist()
-    for start, end in zip(starts, [*starts[1:], len(columns)], strict=True):
-        series = int(columns.series[start])
-        steps: Sequence[int | None] = columns.step[start:end].tolist()
-        if (columns.step[start:end] == NO_STEP).any():
+    for series, rows in columns.by_series():
+        steps: Sequence[int | None] = columns.step[rows].tolist()
+        if (columns.step[rows] == NO_STEP).any():
             steps = [None if step == NO_STEP else step for step in steps]
         numbers = {
-            "time_ns": columns.time_ns[start:end].tolist(),
+            "time_ns": columns.time_ns[rows].tolist(),
             "step": steps,
-            "value": _values(columns.value[start:end].tolist()),
+            "value": _values(columns.value[rows].tolist()),
         }
         yield msgspec.json.encode(known[series] | numbers).decode() + "\n"
 

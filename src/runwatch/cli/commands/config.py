@@ -25,7 +25,7 @@ from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.paint import Paint
 from runwatch.cli.variables import PROGRAM
 from runwatch.head.settings import HeadSettings
-from runwatch.head.telemetry.settings import TelemetrySettings
+from runwatch.head.telemetry.settings import TelemetrySettings, without_password
 from runwatch.settings import load, runwatch_dir
 from runwatch.store.engines import StoreSettings
 from runwatch.terminal import shown
@@ -104,6 +104,8 @@ def _settings(section: str, kind: type[Any]) -> list[dict[str, Any]]:
             value = runwatch_dir()
         if item.metadata.get("secret") and value:
             value = "(set)"
+        elif isinstance(value, str) and "://" in value:
+            value = without_password(value)
         listed.append(
             {
                 "name": item.name,

@@ -201,15 +201,12 @@ class Backlog:
 
     def _gauges(self, page: PointColumns) -> Iterator[Gauge]:
         oldest_ns = self._oldest_ns()
-        starts = np.flatnonzero(np.diff(page.series, prepend=page.series[0] - 1)).tolist()
-        for start, end in zip(starts, [*starts[1:], len(page)], strict=True):
-            series = int(page.series[start])
-            begin_ns = self._begin(series, oldest_ns)
-            first = start + int(np.searchsorted(page.time_ns[start:end], begin_ns, side="right"))
-            if first < end:
-                times, values = page.time_ns[first:end].tolist(), page.value[first:end].tolist()
-                self._taken[series] = times[-1]
-                yield self._gauge(self._rows[series], times, values)
+        for series, rows in page.by_series():
+            times, values = page.time_ns[rows], page.value[rows]
+            new = int(np.searchsorted(times, self._begin(series, oldest_ns), side="right"))
+            if new < len(times):
+                self._taken[series] = int(times[-1])
+                yield self._gauge(self._rows[series], times[new:].tolist(), values[new:].tolist())
 
     def _gauge(self, row: SeriesRow, time_ns: list[int], value: list[float]) -> Gauge:
         of_host = row.journal in self._agents and not row.labels.get("journal")
