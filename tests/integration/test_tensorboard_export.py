@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 from urllib.request import urlopen
 
 import numpy as np
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from runwatch.testing import read_stories, until
 from tests.integration.asked import Asked
@@ -118,6 +119,8 @@ def test_an_export_follows_its_run_and_goes_on_after_a_kill(tmp_path: Path) -> N
         metric: [(n.time_ns / 10**9, n.step) for n in story.numbers if n.metric == metric]
         for metric in {number.metric for number in story.numbers}
     }
+    account = json.loads(ask("goodput", "curves", "--json").stdout)
+    assert _last(logs / "run", "runwatch/goodput") == np.float32(account["goodput"] * 100)
 
 
 def _follow(ask: Asked, logs: Path) -> subprocess.Popen[bytes]:
@@ -133,11 +136,18 @@ def _size(logs: Path) -> int:
 
 
 def _points(folder: Path) -> dict[str, list[tuple[float, int]]]:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    read = EventAccumulator(str(folder), size_guidance={"scalars": 0})
-    read.Reload()
+    read = _read(folder)
     return {
         tag: [(point.wall_time, point.step) for point in read.Scalars(tag)]
         for tag in read.Tags()["scalars"]
     }
+
+
+def _last(folder: Path, tag: str) -> float:
+    return float(_read(folder).Scalars(tag)[-1].value)
+
+
+def _read(folder: Path) -> EventAccumulator:
+    read = EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    read.Reload()
+    return read

@@ -75,7 +75,8 @@ class Note:
     texts: list[str] = field(default_factory=list)
     """The texts of that time, by their hashes."""
     texts_written: int = 0
-    goodput_ns: int = -(2**63)
+    goodput_last: list[float | None] = field(default_factory=list)
+    """Time and value of the last account."""
     goodput_written: int = 0
     is_configured: bool = False
     is_whole: bool = True
@@ -254,9 +255,9 @@ class EventDirectory:
         self, time_ns: int, share: float | None, spent_seconds: Mapping[str, float]
     ) -> None:
         """The account at a time.  It has no step: it is numbered."""
-        if time_ns <= self.note.goodput_ns:
+        if self.note.goodput_last == [time_ns, share]:
             return
-        self.note.goodput_ns = time_ns
+        self.note.goodput_last = [time_ns, share]
         percent = None if share is None else share * 100
         scalars = account_scalars(percent, spent_seconds, self.note.goodput_written)
         self._append(RUN_WIDE, [scalar_frame(time_ns / SECOND, *scalar[:3]) for scalar in scalars])
