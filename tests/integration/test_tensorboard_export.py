@@ -132,7 +132,9 @@ def _follow(ask: Asked, logs: Path) -> subprocess.Popen[bytes]:
 
 
 def _size(logs: Path) -> int:
-    return sum(os.path.getsize(path) for path in logs.rglob("*tfevents*"))
+    """`os.walk` bears that a folder goes away meanwhile."""
+    found = [Path(folder, name) for folder, _, names in os.walk(logs) for name in names]
+    return sum(path.stat().st_size for path in found if "tfevents" in path.name)
 
 
 def _points(folder: Path) -> dict[str, list[tuple[float, int]]]:
