@@ -87,6 +87,7 @@ def test_prometheus_gets_everything_also_what_it_missed(
         until(lambda: health(at)["forwards"][0]["waiting"] > 100, what="all that waits")
         prometheus.start()
         until(lambda: prometheus.now("runwatch_train_loss"), what="the first points")
+        until(lambda: list(prometheus.now("runwatch_run_state == 1")), what="the run's state")
         assert list(prometheus.now("runwatch_run_state == 1")) == [state(cluster, "running")]
         until(lambda: noted(cluster) > 120, what="the head's note of what it has sent")
         assert cluster.head is not None
