@@ -157,7 +157,8 @@ def test_what_prometheus_refuses_does_not_keep_the_rest_from_it(prometheus: Prom
         package = [gauge(name, now_ns, 1) for name in names]
         package.insert(2, gauge("old", now_ns - 10**9, 2))
         outlet = Outlet(write, FullBacklog([package]), Kept())  # type: ignore[arg-type]
-        assert outlet.round() and not outlet.round()
+        while outlet.round():
+            pass
         report = outlet.standing()
         assert (report.sent, report.lost) == (6, 2)
         assert "out of order" in report.lost_why

@@ -15,9 +15,9 @@ from runwatch.head.telemetry.backlog import Backlog
 from runwatch.head.telemetry.pulse import Kept
 from runwatch.record import RunId
 
-MOST_REQUESTS: Final = 40
-"""So often a package is taken apart to find the points that are refused.  What is left then counts
-as refused, too: a receiver that wants none of it must not be asked for ever."""
+MOST_REFUSALS: Final = 1_000
+"""So often packages are taken apart to find the points that are refused.  Then each that is refused
+is given up whole: a receiver that wants none of it must not be asked for ever."""
 
 
 class NotWanted(Exception):
@@ -59,6 +59,7 @@ class Outlet:
         self._lost_why = ""
         self._packages: deque[list[Gauge]] = deque()
         """Taken, and not sent yet."""
+        self._refusals = 0
         self._ended_lock = threading.Lock()
         self._ended: list[RunId] = []
         self._waiting_since_ns: int | None = None
@@ -72,21 +73,35 @@ class Outlet:
     # ── the forwarder's ───────────────────────────────────────────────────────────────────────
 
     def round(self) -> bool:
+        """One request."""
         if not self._packages:
+            self._refusals = 0
             self._packages.extend(packages(self._next(), self._receiver.package_points))
-        if not self._packages:
+        has_more = bool(self._packages)
+        if has_more:
+            self._send(self._packages[0])
+        else:
             self._waiting_since_ns = None
-            self._backlog.save(self._sent, self._lost)
-            return False
-        package = self._packages[0]
-        refused, why = self._send(package)
+        self._backlog.save(self._sent, self._lost)
+        return has_more
+
+    def _send(self, package: Sequence[Gauge]) -> None:
+        """A receiver that takes all or nothing is asked for each half again, the older one first:
+        so only what it really refuses is lost."""
+        try:
+            taken = self._receiver.send(package)
+        except NotWanted as error:
+            self._refusals += 1
+            if points_in(package) > 1 and self._refusals < MOST_REFUSALS:
+                self._packages.popleft()
+                self._packages.extendleft(reversed(_halves(package)))
+                return
+            taken = Taken(points_in(package), str(error))
         self._packages.popleft()
         self._backlog.sent(package)
-        self._sent += points_in(package) - refused
-        self._lost += refused
-        self._lost_why = why or self._lost_why
-        self._backlog.save(self._sent, self._lost)
-        return True
+        self._sent += points_in(package) - taken.refused
+        self._lost += taken.refused
+        self._lost_why = taken.why or self._lost_why
 
     def standing(self) -> Report:
         held, lost = list(self._packages), self._lost + self._kept.given_up
@@ -127,23 +142,6 @@ class Outlet:
         with self._ended_lock:
             ended, self._ended = self._ended, []
         return states + [ending for run in ended for ending in self._backlog.endings(run)]
-
-    def _send(self, package: Sequence[Gauge]) -> tuple[int, str]:
-        """How many points were refused for good, and why the last of them."""
-        left, refused, why = [list(package)], 0, ""
-        for _ in range(MOST_REQUESTS):
-            if not left:
-                break
-            part = left.pop()
-            try:
-                taken = self._receiver.send(part)
-                refused, why = refused + taken.refused, taken.why or why
-            except NotWanted as error:
-                if points_in(part) > 1:
-                    left += reversed(_halves(part))
-                else:
-                    refused, why = refused + 1, str(error)
-        return refused + sum(map(points_in, left)), why
 
 
 def _halves(part: Sequence[Gauge]) -> list[list[Gauge]]:

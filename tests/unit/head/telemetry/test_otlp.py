@@ -18,6 +18,7 @@ from runwatch.exports.prometheus import RunGoodput
 from runwatch.head.forward.report import Report
 from runwatch.head.reading import Reading
 from runwatch.head.state.board import RunBoard
+from runwatch.head.telemetry import outlet
 from runwatch.head.telemetry.settings import TelemetrySettings
 from runwatch.head.telemetry.telemetry import Telemetry
 from runwatch.store.duck.engine import DuckStore
@@ -158,6 +159,21 @@ def test_what_a_collector_refuses_is_counted(
             telemetry.stored([Producer(store, "j0").write(POINTS)])
             until(lambda: report(telemetry).sent + report(telemetry).lost >= len(POINTS))
             assert report(telemetry).lost == lost
+
+
+def test_a_collector_that_wants_nothing_is_not_asked_for_ever(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outlet, "MOST_REFUSALS", 5)
+    clock = FakeClock(when(9))
+    with http_collector() as collector:
+        with sending(store, tmp_path, collector, clock):
+            pass  # from now on points are to be sent
+        Producer(store, "j0").write(POINTS)
+        collector.misdeeds.extend([collectors.answers(400, b"never")] * 10)
+        with sending(store, tmp_path, collector, clock, interval_seconds=60.0) as telemetry:
+            until(lambda: report(telemetry).lost == len(POINTS), what="all to be given up")
+            assert collector.asked < 15 and "never" in report(telemetry).lost_why
 
 
 def test_a_head_ends_soon_although_its_collector_is_silent(store: Store, tmp_path: Path) -> None:
