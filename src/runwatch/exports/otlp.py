@@ -1,7 +1,7 @@
 """OTLP metrics: numbers as gauges, under the resource that they are about.
 
 A resource is one rank of a run on a host, a host, or a run as a whole.  Its attributes:
-`service.name` (the run's name, or runwatch), `runwatch.run.id`, `runwatch.run.name`,
+`service.name` (the run's name, or runwatch), `runwatch.run_id`, `runwatch.run`,
 `runwatch.rank` and `host.name`.  What else is known of a series is among its points' attributes.
 """
 
@@ -22,8 +22,8 @@ from runwatch.exports.gauges import Gauge
 HEADERS: Final = {"Content-Type": "application/x-protobuf"}
 PATH: Final = "/v1/metrics"
 _OF_RESOURCE: Final = {
-    "run": "runwatch.run.id",
-    "run_name": "runwatch.run.name",
+    "run": "runwatch.run_id",
+    "run_name": "runwatch.run",
     "rank": "runwatch.rank",
     "host": "host.name",
 }

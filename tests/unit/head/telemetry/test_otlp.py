@@ -88,11 +88,11 @@ def test_a_collector_gets_points_and_the_state_of_runs(
         until(lambda: collector.resources("power_watts"))
         assert losses(collector) == expected()
         assert collector.resources("loss")[0] == {
-            "service.name": "llama", "runwatch.run.id": "run-1", "runwatch.run.name": "llama",
+            "service.name": "llama", "runwatch.run_id": "run-1", "runwatch.run": "llama",
             "runwatch.rank": 3, "host.name": "host-a",
         }  # fmt: skip
         assert collector.resources("power_watts")[0] == {
-            "service.name": "llama", "runwatch.run.id": "run-1", "runwatch.run.name": "llama",
+            "service.name": "llama", "runwatch.run_id": "run-1", "runwatch.run": "llama",
             "host.name": "host-b",
         }  # fmt: skip
         lowered = {name.lower(): value for name, value in collector.headers[0].items()}
