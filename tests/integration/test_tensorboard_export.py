@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 from urllib.request import urlopen
 
 import numpy as np
+import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from runwatch.testing import read_stories, until
@@ -88,7 +89,8 @@ def _shown(value: float) -> str:
     return "NaN" if np.isnan(value) else str(float(np.float32(value)))
 
 
-def test_an_export_follows_its_run_and_goes_on_after_a_kill(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.soak)])
+def test_an_export_follows_its_run_and_goes_on_after_a_kill(tmp_path: Path, kills: int) -> None:
     ask, logs = Asked(tmp_path / "recorded"), tmp_path / "logs"
     trainer = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, "--slowly"], env=ask._clean(), stdin=subprocess.PIPE,
@@ -99,14 +101,15 @@ def test_an_export_follows_its_run_and_goes_on_after_a_kill(tmp_path: Path) -> N
         until(lambda: list(ask.root.glob("journals/*/*.seg")), what="the run to begin")
         follower = _follow(ask, logs)
         try:
-            for _ in range(2):
-                before = _size(logs)
-                trainer.stdin.write("\n" * 10)
-                trainer.stdin.flush()
-                until(lambda before=before: _size(logs) > before + 1000, what="points to come")
-            end(follower, signal.SIGKILL)
-            follower = _follow(ask, logs)
-            trainer.stdin.write("\n" * 20)
+            for _ in range(kills):
+                for _ in range(2):
+                    before = _size(logs)
+                    trainer.stdin.write("\n" * (10 // kills))
+                    trainer.stdin.flush()
+                    until(lambda before=before: _size(logs) > before, what="points to come")
+                end(follower, signal.SIGKILL)
+                follower = _follow(ask, logs)
+            trainer.stdin.write("\n" * 40)
             trainer.stdin.close()
             assert trainer.wait(30) == 0
             assert follower.wait(30) == 0
