@@ -1,5 +1,4 @@
-"""Real receivers of telemetry: Debian's Prometheus, and a collector made of OpenTelemetry's own
-protocol."""
+"""A real receiver of telemetry: Prometheus, as Debian has it."""
 
 from __future__ import annotations
 
