@@ -103,6 +103,7 @@ VARIANTS: Final = (
     Question("GET", f"{_OF_RUN}/export", {**_EXPORT, "format": "json"}, variant="json"),
     Question("GET", f"{_OF_RUN}/export", {**_EXPORT, "format": "parquet"}, variant="parquet"),
     Question("GET", f"{_OF_RUN}/export", {**_EXPORT, "format": "perfetto"}, variant="perfetto"),
+    Question("GET", f"{_OF_RUN}/export", {**_EXPORT, "format": "series"}, variant="series"),
     Question("GET", f"{_OF_RUN}/flame", {"format": "collapsed"}, variant="collapsed"),
     Question("GET", "/api/v1/sessions/{session}/export", {"format": "parquet"}, variant="parquet"),
     Question("GET", "/api/v1/health", variant="public", token=""),

@@ -13,6 +13,7 @@ from unittest.mock import patch
 from runwatch.head.access.main_token import MainToken
 from runwatch.head.features.stacks.api import StacksApi
 from runwatch.head.features.stacks.incidents import evidence_of
+from runwatch.head.forward.report import Report
 from runwatch.head.http.access import AccessSettings
 from runwatch.head.main import LocalHead, LocalSettings
 from runwatch.head.settings import ServingSettings
@@ -60,6 +61,7 @@ class World:
             ),
             clock=FakeClock(NOW),
         )
+        self.head.forwarding.append(_Sender())
         self._speaker = self._producer("agent-a", run="", name="", role="agent")
         self._looker = self._producer("agent-b", role="agent")
         self.ranks: list[Producer] = []
@@ -179,6 +181,22 @@ class World:
             "state": "S", "round": command.body["first_round"] + number,
             "incident": command.body["incident"], "command": command.id, "threads": [main],
         }  # fmt: skip
+
+
+class _Sender:
+    """A receiver of telemetry that is away."""
+
+    def start(self) -> None: ...
+    def stored(self, batches: Sequence[Batch]) -> None: ...
+    def close(self) -> None: ...
+
+    def reports(self) -> list[Report]:
+        return [
+            Report("remote_write", "remote write to http://prometheus:9090/api/v1/write", sent=70,
+                   waiting=3, waiting_since_ns=NOW - 5 * 10**9, lost=1, lost_why="out of order",
+                   problem="no answer: Connection refused", todo="is it up?",
+                   problem_since_ns=NOW - 4 * 10**9)
+        ]  # fmt: skip
 
 
 class _Door:

@@ -11,6 +11,8 @@ from pathlib import Path
 from runwatch.address import Listening
 from runwatch.cli.source import head_of
 from runwatch.errors import StoreBusy
+from runwatch.head.telemetry.settings import TelemetrySettings
+from runwatch.settings import load
 
 
 def token_options(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +26,25 @@ def token_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--token", help="the token itself; every user of this machine can see it in `ps`"
     )
+
+
+def telemetry_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--remote-write",
+        metavar="URL",
+        help="send every point and the state of runs to Prometheus: http://host:9090/api/v1/write "
+        "(`runwatch config telemetry` shows the rest)",
+    )
+    parser.add_argument(
+        "--otlp-export",
+        metavar="URL",
+        help="send the same to an OpenTelemetry collector: http://host:4318 or grpc://host:4317",
+    )
+
+
+def telemetry_settings(arguments: argparse.Namespace) -> TelemetrySettings:
+    flags = {"remote_write": arguments.remote_write, "otlp_export": arguments.otlp_export}
+    return load(TelemetrySettings, section="telemetry", flags=flags).values
 
 
 def json_option(parser: argparse.ArgumentParser) -> None:

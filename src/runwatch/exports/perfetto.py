@@ -1,10 +1,11 @@
 """A run as a trace for Perfetto and chrome://tracing: what every rank did, and when.
 
-Each rank has one track over all attempts (the format calls it a process), and each host has one for
-its agent's records.  Steps and spans nest on a track.  Spans beside the training thread, or that do
-not nest, have their own line.  Metrics are counters; events are instants with their bodies.  Times
-count from the run's first record, which `otherData` names: a double that holds microseconds since
-the epoch is too coarse for nanoseconds.
+The run has a track (the format calls it a process) with its goodput, attempts and incidents.  Each
+rank has one track over all attempts, and each host has one for its agent's records.  Steps and
+spans nest on a track.  Spans beside the training thread, or that do not nest, have their own line.
+Metrics are counters; events, lines of the console, exceptions and stacks are instants.  Times count
+from the run's first record, which `otherData` names: a double that holds microseconds since the
+epoch is too coarse for nanoseconds.
 """
 
 from __future__ import annotations
@@ -12,14 +13,20 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from typing import Any, Final, TypeVar
 
+from runwatch.exports.collapsed import label
+from runwatch.exports.lifeline import Lifeline
 from runwatch.exports.rows import ExportBatch
 from runwatch.record import BEGIN, JournalId, RunId
 from runwatch.record.life import Elapsed, LogText
+from runwatch.record.stacks import Frame, Incident, Stacks, Thread
 from runwatch.rows import EventRow, ProcessRow, SpanRow
 from runwatch.store.store import Store
+from runwatch.views.incidents import incidents_of
 from runwatch.views.logs import KINDS as LOG_KINDS
+from runwatch.views.logs import entries_of
 from runwatch.views.times import rfc3339
 
 MEDIA_TYPE: Final = "application/vnd.chrome-trace"
@@ -30,6 +37,13 @@ PAGE_BYTES: Final = 4 << 20
 MOST_PAGES: Final = 16
 """At most this many pages of rows with the same time.  Only an attack has more."""
 MAX_TEXT: Final = 2_000
+LONG_TEXT: Final = 20_000
+"""Of a traceback, or of the stack of one thread."""
+MOST_THREADS: Final = 100
+SLICES: Final = 20_000
+"""So many intervals of the account are written at a time."""
+_RUN: Final = 2_000_000
+"""The run's own track; it is shown first."""
 _HOSTS: Final = 1_000_000
 """Track numbers of hosts start here; those of ranks start at 0."""
 
@@ -42,18 +56,26 @@ def perfetto_text(
     run: RunId,
     batches: Iterable[ExportBatch],
     *,
+    lifeline: Callable[[], Lifeline | None] = lambda: None,
+    logs: bool = True,
     start_ns: int | None = None,
     end_ns: int | None = None,
     page_rows: int = PAGE,
 ) -> Iterator[str]:
-    """The trace in chunks; the points in `batches` become counters."""
+    """The trace in chunks; the points in `batches` become counters, the run's `lifeline` its own
+    track.  Without `logs` there are no lines of the console and no exceptions."""
     processes = store.processes(run)
     begin_ns = min((row.start_ns for row in processes), default=0)
     tracks = _Tracks(processes, begin_ns)
+    tracks.run_name = next((row.run_name for row in processes if row.run_name), run)
     about = {"run": run, "start": rfc3339(begin_ns), "start_ns": begin_ns}
     yield f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[\n'
     separator = ""
-    for page in _items(store, run, tracks, batches, start_ns, end_ns, page_rows):
+    items = chain(
+        _life(tracks, lifeline()) if processes else (),
+        _items(store, run, tracks, batches, logs, start_ns, end_ns, page_rows),
+    )
+    for page in items:
         if page:
             yield separator + ",\n".join(json.dumps(item, allow_nan=False) for item in page)
             separator = ",\n"
@@ -65,6 +87,7 @@ def _items(
     run: RunId,
     tracks: _Tracks,
     batches: Iterable[ExportBatch],
+    logs: bool,
     start_ns: int | None,
     end_ns: int | None,
     page_rows: int,
@@ -85,8 +108,11 @@ def _items(
     for edges in _pages(spans, start_ns):
         yield [item for row in edges for item in nesting.edge(row)]
     yield nesting.rest()
+    told: list[EventRow] = []
     for page in _pages(events, start_ns):
-        yield [_event(tracks, row) for row in page if row.kind not in LOG_KINDS]
+        told += [row for row in page if row.kind == Incident.KIND]
+        yield [item for row in page for item in _of_event(tracks, row, logs)]
+    yield _incidents(tracks, told)
     for batch in batches:
         yield _counters(tracks, batch)
     yield tracks.names()
@@ -103,6 +129,8 @@ class _Tracks:
         self._hosts: dict[str, int] = {}
         self._ranks: dict[int, set[str]] = {}
         self._lines: dict[tuple[int, str], int] = {}
+        self.run_name = ""
+        self.newest_ns = max((row.last_ns for row in processes), default=0)
 
     def microseconds(self, time_ns: int) -> float:
         return round((time_ns - self._begin_ns) / 1e3, 3)
@@ -127,10 +155,13 @@ class _Tracks:
                  for rank, hosts in self._ranks.items()}  # fmt: skip
         hosts = {_HOSTS + number: f"host {host}" for host, number in self._hosts.items()}
         items = []
-        for track, name in sorted((ranks | hosts).items()):
+        own = {_RUN: f"run {self.run_name}"} if any(t == _RUN for t, _ in self._lines) else {}
+        for track, name in sorted((own | ranks | hosts).items()):
             items.append(_metadata("process_name", track, MAIN, name=name))
-            items.append(_metadata("process_sort_index", track, MAIN, sort_index=track))
-            items.append(_metadata("thread_name", track, MAIN, name="training"))
+            place = -1 if track == _RUN else track
+            items.append(_metadata("process_sort_index", track, MAIN, sort_index=place))
+            if track in ranks:
+                items.append(_metadata("thread_name", track, MAIN, name="training"))
         for (track, name), line in self._lines.items():
             items.append(_metadata("thread_name", track, line, name=name))
         return items
@@ -213,16 +244,118 @@ def _pages(
             start_ns = last_ns + 1
 
 
+# ── the run itself ─────────────────────────────────────────────────────────────────────────────
+
+
+def _life(tracks: _Tracks, life: Lifeline | None) -> Iterator[list[Item]]:
+    """Attempts, and the class of every moment: its slices are exactly the account."""
+    if life is None:
+        return
+    line = tracks.line(_RUN, "goodput")
+    intervals = life.intervals()
+    while page := list(islice(intervals, SLICES)):
+        yield [_slice(tracks, line, name, start_ns, end_ns) for start_ns, end_ns, name in page]
+    line = tracks.line(_RUN, "attempts")
+    yield [
+        _slice(tracks, line, f"attempt {number}", start_ns, end_ns, cat="attempt")
+        for number, start_ns, end_ns in life.attempts
+    ]
+
+
+def _slice(
+    tracks: _Tracks, line: int, name: str, start_ns: int, end_ns: int, cat: str = "goodput",
+    **known: Any,
+) -> Item:  # fmt: skip
+    """The arguments have the exact numbers."""
+    args = {"start_ns": start_ns, "ns": end_ns - start_ns, **known}
+    return {
+        "ph": "X", "name": name, "cat": cat, "pid": _RUN, "tid": line,
+        "ts": tracks.microseconds(start_ns), "dur": round((end_ns - start_ns) / 1e3, 3),
+        "args": args,
+    }  # fmt: skip
+
+
+def _incidents(tracks: _Tracks, told: Sequence[EventRow]) -> list[Item]:
+    """From the last progress on, until it was closed."""
+    found = []
+    for _, incident in incidents_of(told):
+        end_ns = incident.closed_ns or max(tracks.newest_ns, incident.since_ns)
+        line = tracks.line(_RUN, "incidents")
+        name = f"{incident.kind}: {incident.text[:200]}" if incident.text else incident.kind
+        known = {"text": incident.text[:MAX_TEXT], "severity": incident.severity,
+                 "ranks": list(incident.ranks), "is_open": incident.is_open}  # fmt: skip
+        found.append(_slice(tracks, line, name, incident.since_ns, end_ns, cat="incident", **known))
+    return found
+
+
 # ── events and numbers ─────────────────────────────────────────────────────────────────────────
+
+
+def _of_event(tracks: _Tracks, row: EventRow, logs: bool) -> list[Item]:
+    if row.kind in LOG_KINDS:
+        return _said(tracks, row) if logs else []
+    if row.kind == Stacks.KIND:
+        return [_stacks(tracks, row)]
+    return [_event(tracks, row)]
+
+
+def _said(tracks: _Tracks, row: EventRow) -> list[Item]:
+    """Each line of the console; an exception with its traceback."""
+    items = []
+    track = tracks.of(row.journal, row.host, row.rank)
+    for entry in entries_of(row):
+        if entry.exception is not None:
+            line, title = tracks.line(track, "exceptions"), entry.text[:200]
+            known = {"traceback": entry.exception.text[:LONG_TEXT]}
+        elif entry.text:
+            line, title = tracks.line(track, "console"), entry.text[:200]
+            known = {"stream": entry.source, "text": entry.text[:MAX_TEXT]}
+        else:
+            continue
+        items.append(_instant(tracks, row.kind, title, track, line, entry.time_ns, known))
+    return items
+
+
+def _stacks(tracks: _Tracks, row: EventRow) -> Item:
+    """Where the threads of a rank were: the main thread's innermost frame, and all of them."""
+    stacks = Stacks.of(row.body)
+    rank = row.rank if stacks.rank is None else stacks.rank
+    track = tracks.of_rank(rank, stacks.host or row.host)
+    main = next((thread for thread in stacks.threads if thread.is_main), None)
+    place = f": {label(main.frames[0])}" if main is not None and main.frames else ""
+    known: dict[str, Any] = {"pid": stacks.pid, "how": stacks.how}
+    if stacks.problems:
+        known["problems"] = "; ".join(stacks.problems)[:MAX_TEXT]
+    for number, thread in enumerate(stacks.threads[:MOST_THREADS]):
+        known[f"thread {number} {thread.name}".strip()] = _frames(thread)
+    line = tracks.line(track, "stacks")
+    return _instant(tracks, row.kind, f"stacks{place}", track, line, row.time_ns, known)
+
+
+def _frames(thread: Thread) -> str:
+    """Innermost first, one in a line."""
+    return "\n".join(map(_frame, thread.frames))[:LONG_TEXT]
+
+
+def _frame(frame: Frame) -> str:
+    return f"{frame.function} ({frame.file}:{frame.line})"
+
+
+def _instant(
+    tracks: _Tracks, kind: str, title: str, track: int, line: int, time_ns: int,
+    known: Mapping[str, Any],
+) -> Item:  # fmt: skip
+    return {
+        "ph": "i", "s": "t", "name": title, "cat": kind, "pid": track, "tid": line,
+        "ts": tracks.microseconds(time_ns), "args": known,
+    }  # fmt: skip
 
 
 def _event(tracks: _Tracks, row: EventRow) -> Item:
     track = tracks.of(row.journal, row.host, row.rank)
     at = tracks.microseconds(row.time_ns)
-    item: Item = {
-        "ph": "i", "s": "t", "name": _title(row), "cat": row.kind, "pid": track,
-        "tid": tracks.line(track, "events"), "ts": at, "args": _body(row),
-    }  # fmt: skip
+    line = tracks.line(track, "events")
+    item = _instant(tracks, row.kind, _title(row), track, line, row.time_ns, _body(row))
     if row.kind != Elapsed.KIND:
         return item
     stretch = Elapsed.of(row.body)

@@ -34,6 +34,8 @@ from runwatch.head.own_id import kept_id
 from runwatch.head.settings import HeadSettings
 from runwatch.head.state.sessions import SessionDefaults
 from runwatch.head.stream import SpineService, serve_grpc
+from runwatch.head.telemetry.settings import TelemetrySettings
+from runwatch.head.telemetry.telemetry import Telemetry
 from runwatch.journal.liveness import this_host
 from runwatch.store.store import Retention
 
@@ -51,6 +53,7 @@ class Head:
         *,
         tail_journals: bool = False,
         open_gswarm: bool = False,
+        telemetry: TelemetrySettings | None = None,
         clock: Clock = system_clock,
     ) -> None:
         # Somebody who names a token wants it to be asked for.
@@ -65,6 +68,8 @@ class Head:
             settings=self._local_settings(open_gswarm),
             clock=clock,
         )
+        if telemetry is not None and telemetry.is_on:
+            self._send_telemetry(telemetry)
         self.service = SpineService(
             self.local.ingest,
             keeping=Keeping(
@@ -120,6 +125,17 @@ class Head:
             settings.serving,
         )
 
+    def _send_telemetry(self, telemetry: TelemetrySettings) -> None:
+        root, local = self.settings.root, self.local
+        if not writable(root):
+            logger.warning("no telemetry is sent: this head cannot write to %s", root)
+            return
+        local.forwarding.append(
+            Telemetry(
+                telemetry, root, local.store, local.board, local.accounts.brief, clock=local.clock
+            )
+        )
+
     def _renewed(self) -> None:
         self._leave_note()
         self._admission.look_soon()
@@ -166,6 +182,8 @@ class Head:
             self.local.tail.start()
         if self.local.deletions.all():  # the last head may have been killed at it
             self.local.ingest.keep_soon()
+        for each in self.local.forwarding:
+            each.start()
         self.local.feature(StacksApi).watch()
         warming = asyncio.ensure_future(asyncio.to_thread(self.local.board.warm))
         try:

@@ -46,6 +46,14 @@ class PointColumns:
     def __len__(self) -> int:
         return len(self.value)
 
+    def by_series(self) -> Iterator[tuple[int, slice]]:
+        """Each series, and where its rows are."""
+        if not len(self):
+            return
+        starts = np.flatnonzero(np.diff(self.series, prepend=self.series[0] - 1)).tolist()
+        for start, end in zip(starts, [*starts[1:], len(self)], strict=True):
+            yield int(self.series[start]), slice(start, end)
+
     def taken(self, rows: slice | npt.NDArray[np.int64]) -> PointColumns:
         return PointColumns(
             self.series[rows], self.time_ns[rows], self.step[rows], self.value[rows]

@@ -22,6 +22,8 @@ class Question:
     hosts: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     attempts: tuple[int, ...] = ()
+    series: tuple[int, ...] = ()
+    """The store's own numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,8 @@ def choose(series: Iterable[SeriesRow], question: Question, attempts: AttemptOf)
 
 def _answers(row: SeriesRow, question: Question, attempts: AttemptOf) -> bool:
     return (
-        (not question.metrics or row.metric in question.metrics)
+        (not question.series or row.series in question.series)
+        and (not question.metrics or row.metric in question.metrics)
         and (not question.ranks or row.rank in question.ranks)
         and (not question.hosts or row.host in question.hosts)
         and (not question.devices or row.device in question.devices)

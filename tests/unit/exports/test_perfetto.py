@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from runwatch.exports.lifeline import Lifeline
 from runwatch.exports.perfetto import perfetto_text
 from runwatch.exports.rows import export_batches
+from runwatch.head.reading import Reading
+from runwatch.head.state.accounts.accounts import Accounts
 from runwatch.record import (
     BEGIN,
     END,
@@ -30,6 +34,7 @@ from runwatch.record import (
 )
 from runwatch.store.duck.engine import DuckStore
 from runwatch.store.store import Store
+from runwatch.testing import FakeClock
 
 RUN = RunId("timeline")
 START = 1_700_000_000_000_000_000
@@ -103,12 +108,43 @@ def store() -> Iterator[Store]:
     opened.close()
 
 
-def trace(store: Store, page_rows: int = 50_000) -> list[dict[str, Any]]:
-    text = "".join(perfetto_text(store, RUN, export_batches(store, RUN), page_rows=page_rows))
+def trace(store: Store, page_rows: int = 50_000, **more: Any) -> list[dict[str, Any]]:
+    batches = export_batches(store, RUN)
+    text = "".join(perfetto_text(store, RUN, batches, page_rows=page_rows, **more))
     made = json.loads(text)
     assert made["otherData"]["start_ns"] == START
     events: list[dict[str, Any]] = made["traceEvents"]
+    check(events)
     return events
+
+
+def check(events: list[dict[str, Any]]) -> None:
+    """The rules of the format, for the kinds of events that we write."""
+    lines: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for e in events:
+        assert (
+            isinstance(e["pid"], int) and isinstance(e["tid"], int) and isinstance(e["name"], str)
+        )
+        assert e["ph"] in "XiCM" and isinstance(e["args"], dict)
+        if e["ph"] == "M":
+            continue
+        assert isinstance(e["ts"], int | float) and math.isfinite(e["ts"])
+        if e["ph"] == "X":
+            assert e["dur"] >= 0
+            lines.setdefault((e["pid"], e["tid"]), []).append((e["ts"], e["ts"] + e["dur"]))
+        elif e["ph"] == "i":
+            assert e["s"] in "gpt"
+        else:
+            assert all(isinstance(value, int | float) for value in e["args"].values())
+    named = {(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"}
+    assert lines.keys() <= named
+    for slices in lines.values():  # each lies within another, or beside it
+        open_until: list[float] = []
+        for start, end in sorted(slices, key=lambda each: (each[0], -each[1])):
+            while open_until and open_until[-1] <= start + 1e-3:
+                open_until.pop()
+            assert not open_until or end <= open_until[-1] + 1e-3
+            open_until.append(end)
 
 
 def slices(events: list[dict[str, Any]], rank: int) -> dict[str, tuple[float, float, bool]]:
@@ -182,3 +218,78 @@ def test_a_useful_span_has_its_plain_name(store: Store) -> None:
     [found] = [e for e in trace(store) if e["ph"] == "X" and "rollout" in e["name"]]
     assert (found["name"], found["cat"]) == ("rollout 1", "rollout")
     assert found["args"] == {"step": 1, "useful": True}
+
+
+def test_a_runs_own_track_is_its_account(store: Store) -> None:
+    reading = Reading(store, clock=FakeClock(START + 100 * MS))
+    with Accounts(reading).of(RUN) as goodput:
+        assert goodput is not None
+        account, life = goodput.account(), Lifeline.of(goodput)
+        part = Lifeline.of(goodput, START + 15 * MS, START + 30 * MS)
+    events = trace(store, lifeline=lambda: life)
+    spent: Counter[str] = Counter()
+    end_ns = life.start_ns
+    for e in events:
+        if e.get("cat") == "goodput":
+            assert e["args"]["start_ns"] == end_ns  # without gap or overlap
+            assert round(e["ts"] * 1e3) == end_ns - START
+            assert round(e["dur"] * 1e3) == e["args"]["ns"]
+            spent[e["name"]] += e["args"]["ns"]
+            end_ns += e["args"]["ns"]
+    assert spent == {name: ns for name, ns in account.spent_ns.items() if ns}
+    assert spent.total() == account.total_ns and len(spent) > 2
+    [attempt] = [e for e in events if e.get("cat") == "attempt"]
+    assert (attempt["name"], attempt["args"]["start_ns"]) == ("attempt 1", life.start_ns)
+    named = {e["pid"]: e["args"] for e in events if e["name"] == "process_name"}
+    assert named[attempt["pid"]] == {"name": "run name"}
+    assert sum(end - start for start, end, _ in part.intervals()) == 15 * MS
+    assert part.attempts == [(1, START + 15 * MS, START + 30 * MS)]
+
+
+STACKS = {
+    "pid": 7, "time_ns": START, "how": "outside", "rank": 1, "host": "host-1",
+    "threads": [
+        {"name": "MainThread", "is_main": True,
+         "frames": [{"function": "all_reduce", "file": "/x/dist.py", "line": 8},
+                    {"function": "main", "file": "/x/train.py", "line": 88}]},
+        {"name": "pin", "frames": [{"function": "wait", "file": "/x/t.py", "line": 3}]},
+    ],
+}  # fmt: skip
+OPEN = {"state": "open", "closed_ns": None}
+INCIDENT = {
+    "id": "i1", "kind": "hang", "state": "closed", "since_ns": START + 30 * MS,
+    "closed_ns": START + 38 * MS, "text": "everyone waits for rank 1", "ranks": [1],
+}  # fmt: skip
+
+
+def test_stacks_incidents_and_what_was_said(store: Store) -> None:
+    said = [
+        Event(START + MS, "console", {"stream": "err", "lines": ["a", "b" * 300],
+                                      "after_ms": [0, 5]}, scope=1),
+        Event(START + 9 * MS, "exception", {"type": "ValueError", "message": "bad",
+                                            "text": "Traceback …"}, scope=1),
+        Event(START + 31 * MS, "stacks", STACKS, scope=1),
+        Event(START + 32 * MS, "incident", INCIDENT | OPEN, scope=1),
+        Event(START + 38 * MS, "incident", INCIDENT, scope=1),
+    ]  # fmt: skip
+    scope: list[Definition] = [RunScope(1, RUN, "name", rank=0, world_size=RANKS)]
+    origin = Origin(JournalId("head"), "host-9", 1, START)
+    store.write([Batch(origin, Position(0), Position(100), scope, events=said)])
+    events = trace(store)
+    shown = {(e["cat"], e["pid"], e["ts"] / 1e3, e["name"][:40]) for e in events if e["ph"] == "i"}
+    assert {
+        ("console", 0, 1.0, "a"),
+        ("console", 0, 6.0, "b" * 40),
+        ("exception", 0, 9.0, "ValueError: bad"),
+        ("stacks", 1, 31.0, "stacks: all_reduce (dist.py:8)"),
+    } <= shown
+    [stacks] = [e["args"] for e in events if e.get("cat") == "stacks"]
+    assert stacks["thread 0 MainThread"] == "all_reduce (/x/dist.py:8)\nmain (/x/train.py:88)"
+    assert stacks["thread 1 pin"] == "wait (/x/t.py:3)"
+    [incident] = [e for e in events if e.get("cat") == "incident" and e["ph"] == "X"]
+    assert (incident["ts"], incident["dur"]) == (30_000, 8_000)
+    assert incident["name"] == "hang: everyone waits for rank 1"
+    # Who may not see logs sees the rest.
+    quiet = {(e.get("cat"), e["name"]) for e in trace(store, logs=False)}
+    assert not {cat for cat, _ in quiet} & {"console", "exception"}
+    assert ("stacks", "stacks: all_reduce (dist.py:8)") in quiet

@@ -1427,6 +1427,23 @@ export interface components {
             /** @default [] */
             unknown: string[];
         };
+        /**
+         * ForwardInfo
+         * @description How what this head sends on to another service fares.
+         */
+        ForwardInfo: {
+            lost: number;
+            lost_why: string;
+            name: string;
+            note: string;
+            problem: string;
+            problem_since_ns: number | null;
+            sent: number;
+            to: string;
+            todo: string;
+            waiting: number;
+            waiting_since_ns: number | null;
+        };
         /** FrameInfo */
         FrameInfo: {
             file: string;
@@ -1509,6 +1526,7 @@ export interface components {
             blocks?: number;
             bytes_on_disk?: number;
             engine?: string;
+            forwards?: components["schemas"]["ForwardInfo"][];
             hot_points?: number;
             notes?: string[];
             problem?: string;
@@ -3617,13 +3635,15 @@ export interface operations {
                 /** @description the window's end (exclusive), in nanoseconds since the epoch */
                 end?: number;
                 /** @description the file's format */
-                format?: "csv" | "json" | "parquet" | "perfetto";
+                format?: "csv" | "json" | "parquet" | "perfetto" | "series";
                 /** @description only series of these hosts */
                 host?: string[];
                 /** @description only series of these metrics */
                 metric?: string[];
                 /** @description only series of these ranks */
                 rank?: number[];
+                /** @description only these series, by their numbers */
+                series?: number[];
                 /** @description the window's start, in nanoseconds since the epoch */
                 start?: number;
             };
@@ -3645,6 +3665,7 @@ export interface operations {
                     "application/json": components["schemas"]["ExportedPoint"][];
                     "application/vnd.apache.parquet": string;
                     "application/vnd.chrome-trace": string;
+                    "application/x-ndjson": string;
                     "text/csv": string;
                 };
             };

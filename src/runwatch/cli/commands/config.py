@@ -1,8 +1,8 @@
 """Show every setting: its value, where it came from, and what it does.
 
-The sections agent, head and store are settings: the last of these that names one wins: its default,
-config.toml in the Runwatch directory, the environment, a command's flags.  The section program is
-what programs read from the environment.
+The sections agent, head, store and telemetry are settings: the last of these that names one wins:
+its default, config.toml in the Runwatch directory, the environment, a command's flags.  The section
+program is what programs read from the environment.
 
 example:
   runwatch config
@@ -25,6 +25,7 @@ from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.paint import Paint
 from runwatch.cli.variables import PROGRAM
 from runwatch.head.settings import HeadSettings
+from runwatch.head.telemetry.settings import TelemetrySettings, without_password
 from runwatch.settings import load, runwatch_dir
 from runwatch.store.engines import StoreSettings
 from runwatch.terminal import shown
@@ -33,6 +34,7 @@ SETTINGS: Final[Mapping[str, type[Any]]] = {
     "agent": AgentSettings,
     "head": HeadSettings,
     "store": StoreSettings,
+    "telemetry": TelemetrySettings,
 }
 SECTIONS: Final = ("program", *SETTINGS)
 WIDEST: Final = 100
@@ -102,6 +104,8 @@ def _settings(section: str, kind: type[Any]) -> list[dict[str, Any]]:
             value = runwatch_dir()
         if item.metadata.get("secret") and value:
             value = "(set)"
+        elif isinstance(value, str) and "://" in value:
+            value = without_password(value)
         listed.append(
             {
                 "name": item.name,

@@ -18,7 +18,7 @@ from runwatch.compat.goodput.monitor.cloud_monitoring import (
 )
 from runwatch.compat.goodput.monitor.monitor import GoodputMonitor
 from runwatch.compat.goodput.monitor.monitor_elastic import ElasticGoodputMonitor
-from runwatch.compat.goodput.monitor.tensorboard import account_scalars
+from runwatch.exports.event_files import account_scalars
 from runwatch.sdk.guard import tally
 from tests.unit.compat.goodput.monitor_help import (
     START,

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from tensorboardX import record_writer
 
-from runwatch.compat.goodput.monitor.tensorboard import EventFile, Scalar, job_scalars
+from runwatch.compat.goodput.monitor.tensorboard import job_scalars
 from runwatch.errors import UsageError
+from runwatch.exports.event_files import EventFile, Scalar
 from tests.unit.compat.goodput.monitor_help import (
     START,
     HandClock,
@@ -165,7 +166,7 @@ def test_a_full_disk_tears_no_frame(tmp_path: Path, clock: HandClock, small_file
 def test_a_directory_needs_the_standard_library_only(tmp_path: Path) -> None:
     program = (
         "import sys\n"
-        "from runwatch.compat.goodput.monitor.tensorboard import EventFile, Scalar\n"
+        "from runwatch.exports.event_files import EventFile, Scalar\n"
         f"file = EventFile({str(tmp_path)!r}, 'job')\n"
         "file.write([Scalar('a', 1, 1.0)]); file.close()\n"
         "heavy = {'numpy', 'torch', 'tensorboardX', 'google.protobuf'} & set(sys.modules)\n"

@@ -30,14 +30,10 @@ from runwatch.compat.goodput.monitor.cloud_monitoring import (
     window_shares,
 )
 from runwatch.compat.goodput.monitor.pace import Pace
-from runwatch.compat.goodput.monitor.tensorboard import (
-    EventFile,
-    Scalar,
-    account_scalars,
-    job_scalars,
-)
+from runwatch.compat.goodput.monitor.tensorboard import job_scalars
 from runwatch.compat.goodput.monitor.timetable import Timetable
 from runwatch.errors import UsageError
+from runwatch.exports.event_files import EventFile, Scalar, account_scalars
 from runwatch.sdk.guard import attempt, logger
 
 if TYPE_CHECKING:

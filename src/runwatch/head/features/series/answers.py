@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from runwatch.errors import NotFound, UsageError
@@ -31,6 +32,10 @@ def question(given: Given) -> Question:
     return Question(
         given["metric"], given["rank"], given["host"], given["device"], given["attempt"]
     )
+
+
+def exported(given: Given) -> Question:
+    return replace(question(given), series=given["series"])
 
 
 def series(reading: Reading, given: Given) -> SeriesList:

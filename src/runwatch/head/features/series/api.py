@@ -14,14 +14,18 @@ from starlette.responses import Response, StreamingResponse
 
 from runwatch.exports.csv import csv_text
 from runwatch.exports.json import json_text
+from runwatch.exports.lifeline import Lifeline
 from runwatch.exports.parquet import write_parquet
 from runwatch.exports.perfetto import MEDIA_TYPE as TRACE
 from runwatch.exports.perfetto import perfetto_text
 from runwatch.exports.rows import export_batches
+from runwatch.exports.stretches import MEDIA_TYPE as LINES
+from runwatch.exports.stretches import stretch_lines
 from runwatch.head.context import Context, Feature
 from runwatch.head.features.series import answers
 from runwatch.head.features.series.types import CurveList, ExportedPoint, LatestList, SeriesList
 from runwatch.head.http import streams
+from runwatch.head.http.access import CALLER
 from runwatch.head.http.answering import answered
 from runwatch.head.http.openapi import JSON, PARQUET, Operation
 from runwatch.head.http.parameters import (
@@ -55,11 +59,12 @@ _EXPORT: Final = (
         "format",
         "string",
         "the file's format",
-        choices=("csv", "json", "parquet", "perfetto"),
+        choices=("csv", "json", "parquet", "perfetto", "series"),
         default="csv",
     ),
     METRIC,
     *SERIES_FILTERS,
+    Parameter("series", "integer", "only these series, by their numbers", repeated=True),
     START,
     END,
 )
@@ -68,6 +73,7 @@ _EXPORT: Final = (
 class SeriesApi(Feature):
     def __init__(self, context: Context) -> None:
         self._reading = context.reading
+        self._accounts = context.accounts
 
     def operations(self) -> Sequence[Operation]:
         of_run = "/api/v1/runs/{run}"
@@ -101,7 +107,13 @@ class SeriesApi(Feature):
                 "Every point, one row each",
                 self._export,
                 _EXPORT,
-                {"text/csv": None, JSON: list[ExportedPoint], PARQUET: None, TRACE: None},
+                {
+                    "text/csv": None,
+                    JSON: list[ExportedPoint],
+                    PARQUET: None,
+                    TRACE: None,
+                    LINES: None,
+                },
                 (404, 409, 422),
             ),
         ]
@@ -111,10 +123,26 @@ class SeriesApi(Feature):
         headers = {"Content-Disposition": f'attachment; filename="points.{given["format"]}"'}
         if given["format"] == "parquet":
             return await self._export_parquet(request, run, given, headers)
+        if given["format"] == "series":
+            lines = stretch_lines(
+                self._reading.store,
+                run,
+                question=answers.exported(given),
+                start_ns=given["start"],
+                end_ns=given["end"],
+            )
+            return StreamingResponse(streams.streamed(request, lines, lines), media_type=LINES)
         batches = self._batches(run, given)
         if given["format"] == "perfetto":
             trace = perfetto_text(
-                self._reading.store, run, batches, start_ns=given["start"], end_ns=given["end"]
+                self._reading.store,
+                run,
+                batches,
+                lifeline=lambda: self._lifeline(run, given),
+                # Whoever has nothing but a link sees no logs (`http/guests.py`).
+                logs=request.scope[CALLER].share is None,
+                start_ns=given["start"],
+                end_ns=given["end"],
             )
             named = {"Content-Disposition": 'attachment; filename="trace.json"'}
             pieces = streams.streamed(request, trace, batches)
@@ -124,11 +152,15 @@ class SeriesApi(Feature):
         pieces, media = streams.streamed(request, text, batches), JSON if as_json else "text/csv"
         return StreamingResponse(pieces, media_type=media, headers=headers)
 
+    def _lifeline(self, run: RunId, given: Given) -> Lifeline | None:
+        with self._accounts.of(run) as goodput:
+            return None if goodput is None else Lifeline.of(goodput, given["start"], given["end"])
+
     def _batches(self, run: RunId, given: Given) -> Iterator[Any]:
         return export_batches(
             self._reading.store,
             run,
-            question=answers.question(given),
+            question=answers.exported(given),
             start_ns=given["start"],
             end_ns=given["end"],
         )
