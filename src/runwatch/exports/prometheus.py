@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -67,6 +67,23 @@ class RunStanding:
     """The codes of what a person should know of it."""
 
 
+class Forwarded(Protocol):
+    """How what is sent on to one service fares."""
+
+    @property
+    def to(self) -> str: ...
+    @property
+    def sent(self) -> int: ...
+    @property
+    def lost(self) -> int: ...
+    @property
+    def waiting(self) -> int: ...
+    @property
+    def waiting_since_ns(self) -> int | None: ...
+    @property
+    def problem(self) -> str: ...
+
+
 class HeadMetrics(Collector):
     """Has its own registry, so that two heads in one process do not mix."""
 
@@ -83,6 +100,8 @@ class HeadMetrics(Collector):
         self._runs = runs
         self.devices: Callable[[], Sequence[Device]] = tuple
         """Every accelerator; who reads them sets it."""
+        self.forwards: Callable[[], Sequence[Forwarded]] = tuple
+        """How what is sent on to other services fares; who sends it sets it."""
         self._lock = threading.Lock()
         self._answered: Counter[tuple[str, int]] = Counter()
         self._registry = CollectorRegistry()
@@ -125,6 +144,7 @@ class HeadMetrics(Collector):
         yield from _standings(self._runs())
         yield from _devices(self.devices())
         yield from _goodput(self._goodput())
+        yield from _forwards(self.forwards())
 
     def _requests(self) -> Metric:
         requests = CounterMetricFamily(
@@ -201,6 +221,26 @@ def _goodput(runs: Sequence[RunGoodput]) -> Iterator[Metric]:
             ideal.add_metric((run.run,), run.ideal_step_seconds)
         disruptions.add_metric((run.run,), run.disruptions)
     metrics = (ratio, ettr, spent, hours, ideal, disruptions)
+    return (metric for metric in metrics if metric.samples)
+
+
+def _forwards(forwards: Sequence[Forwarded]) -> Iterator[Metric]:
+    """What is sent on to other services."""
+    sent = CounterMetricFamily("runwatch_forwarded", "What the service has taken", labels=("to",))
+    lost = CounterMetricFamily(
+        "runwatch_forward_lost", "What the service will never take", labels=("to",)
+    )
+    waiting = _labelled("forward_waiting", "What waits to be sent", "to")
+    since = _labelled("forward_waiting_since_seconds", "Time of the oldest that waits", "to")
+    healthy = _labelled("forward_healthy", "1 if the service takes data, else 0", "to")
+    for each in forwards:
+        sent.add_metric((each.to,), each.sent)
+        lost.add_metric((each.to,), each.lost)
+        waiting.add_metric((each.to,), each.waiting)
+        healthy.add_metric((each.to,), 0 if each.problem else 1)
+        if each.waiting_since_ns is not None:
+            since.add_metric((each.to,), each.waiting_since_ns / 1e9)
+    metrics: tuple[Metric, ...] = (sent, lost, waiting, since, healthy)
     return (metric for metric in metrics if metric.samples)
 
 

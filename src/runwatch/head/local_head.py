@@ -26,6 +26,7 @@ from runwatch.head.context import NOWHERE, Context, Feature, Gate, WayToNodes
 from runwatch.head.feature_table import features_of
 from runwatch.head.features.goodput.figures import LOOKED_UP
 from runwatch.head.features.stacks.hangs import FRESH_SECONDS
+from runwatch.head.forward.report import Forwarding, Report
 from runwatch.head.http.access import AccessSettings
 from runwatch.head.http.app import create_app
 from runwatch.head.http.live import Live
@@ -105,6 +106,8 @@ class LocalHead:
         self._root = root
         self._where = where
         self.live = Live()
+        self.forwarding: list[Forwarding] = []
+        """What sends stored records on; a head that listens adds it."""
         self.tokens = Tokens(clock=clock)
         self.audit = Audit(clock=clock)
         lasts = writable(root) and not (in_memory or bare)
@@ -146,6 +149,7 @@ class LocalHead:
         self.context = self._made(settings, lasts)
         self.deletions.on_due = self.ingest.keep_soon
         self.ingest.also = self.deletions.purge
+        self.context.metrics.forwards = self.reports
         self.features = features_of(self.context)
         self.app = create_app(self.context, self.features)
 
@@ -232,7 +236,12 @@ class LocalHead:
         problem = self.ingest.problem or self.ingest.neglected
         said = (self.ingest.steady.why, told_of(self._root), self.deletions.problem)
         notes = [why for why in said if why] + self.quotas.notes()
-        return Standing(problem, aside, self._refused, notes, self.quotas.of_run)
+        return Standing(
+            problem, aside, self._refused, notes, self.quotas.of_run, forwards=self.reports()
+        )
+
+    def reports(self) -> list[Report]:
+        return [report for each in self.forwarding for report in each.reports()]
 
     def _reached(self, run: RunId, what: str, why: str) -> None:
         self._own.record([LimitReached(what, why)], run)
@@ -248,6 +257,8 @@ class LocalHead:
 
     def close(self) -> None:
         self.live.close()
+        for each in self.forwarding:
+            each.close()
         for feature in self.features:
             feature.close()
         self.tail.close()
@@ -269,6 +280,8 @@ class LocalHead:
         self.board.stored(batches)
         for feature in self.features:
             feature.stored(batches)
+        for each in self.forwarding:
+            each.stored(batches)
         self.live.stored(batches)
 
     def _numbers(self) -> HeadNumbers:

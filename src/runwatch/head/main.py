@@ -18,6 +18,8 @@ from runwatch.errors import RunwatchError, UsageError
 from runwatch.files import private
 from runwatch.head.access.admission import Admission
 from runwatch.head.access.main_token import MainToken, kept_token, new_token
+from runwatch.head.cloud.exporters import CloudExporters
+from runwatch.head.cloud.settings import GcpSettings
 from runwatch.head.context import NOWHERE
 from runwatch.head.features.gswarm.api import GswarmApi
 from runwatch.head.features.gswarm.grpc import ProfilerService
@@ -51,6 +53,7 @@ class Head:
         *,
         tail_journals: bool = False,
         open_gswarm: bool = False,
+        gcp: GcpSettings | None = None,
         clock: Clock = system_clock,
     ) -> None:
         # Somebody who names a token wants it to be asked for.
@@ -65,6 +68,8 @@ class Head:
             settings=self._local_settings(open_gswarm),
             clock=clock,
         )
+        if gcp is not None and (gcp.logs or gcp.monitors):
+            self._send_on(gcp)
         self.service = SpineService(
             self.local.ingest,
             keeping=Keeping(
@@ -120,6 +125,18 @@ class Head:
             settings.serving,
         )
 
+    def _send_on(self, gcp: GcpSettings) -> None:
+        root, local = self.settings.root, self.local
+        if not writable(root):
+            logger.warning("nothing is sent to Google Cloud: this head cannot write to %s", root)
+            return
+        runs = local.board.summaries
+        local.forwarding.append(
+            CloudExporters(
+                gcp, root, local.store, local.accounts, lambda: runs()[0], clock=local.clock
+            )
+        )
+
     def _renewed(self) -> None:
         self._leave_note()
         self._admission.look_soon()
@@ -166,6 +183,8 @@ class Head:
             self.local.tail.start()
         if self.local.deletions.all():  # the last head may have been killed at it
             self.local.ingest.keep_soon()
+        for each in self.local.forwarding:
+            each.start()
         self.local.feature(StacksApi).watch()
         warming = asyncio.ensure_future(asyncio.to_thread(self.local.board.warm))
         try:

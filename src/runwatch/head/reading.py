@@ -13,6 +13,7 @@ from typing import Final
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import NotFound
+from runwatch.head.forward.report import Report
 from runwatch.head.tails import Tails
 from runwatch.likeness import either, near
 from runwatch.record import JournalId, RunId
@@ -104,6 +105,8 @@ class Standing:
     notes: Sequence[str] = ()
     limit: Callable[[RunId], str] = lambda run: ""
     """Which limit a run has reached, in words."""
+    forwards: Sequence[Report] = ()
+    """How what is sent on to other services fares."""
 
 
 class Reading:

@@ -1,8 +1,8 @@
 """Show every setting: its value, where it came from, and what it does.
 
-The sections agent, head and store are settings: the last of these that names one wins: its default,
-config.toml in the Runwatch directory, the environment, a command's flags.  The section program is
-what programs read from the environment.
+The sections agent, head, store and gcp are settings: the last of these that names one wins: its
+default, config.toml in the Runwatch directory, the environment, a command's flags.  The section
+program is what programs read from the environment.
 
 example:
   runwatch config
@@ -24,6 +24,7 @@ from runwatch.agent.settings import AgentSettings
 from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.paint import Paint
 from runwatch.cli.variables import PROGRAM
+from runwatch.head.cloud.settings import GcpSettings
 from runwatch.head.settings import HeadSettings
 from runwatch.settings import load, runwatch_dir
 from runwatch.store.engines import StoreSettings
@@ -33,6 +34,7 @@ SETTINGS: Final[Mapping[str, type[Any]]] = {
     "agent": AgentSettings,
     "head": HeadSettings,
     "store": StoreSettings,
+    "gcp": GcpSettings,
 }
 SECTIONS: Final = ("program", *SETTINGS)
 WIDEST: Final = 100

@@ -16,7 +16,14 @@ import argparse
 from pathlib import Path
 
 from runwatch import logs
-from runwatch.cli.head_options import json_option, print_ready, served_once, token_options
+from runwatch.cli.head_options import (
+    gcp_options,
+    gcp_settings,
+    json_option,
+    print_ready,
+    served_once,
+    token_options,
+)
 from runwatch.settings import load
 from runwatch.terminal import log_to_stderr
 
@@ -35,6 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base-path", help="path under which a proxy serves it: /team/x")
     parser.add_argument("--tls-certificate", type=Path, help="PEM file; turns TLS on")
     parser.add_argument("--tls-key", type=Path, help="PEM file of the certificate's key")
+    gcp_options(parser)
     json_option(parser)
 
 
@@ -45,6 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     log_to_stderr("%(asctime)s %(levelname)s %(message)s")
     settings = load(HeadSettings, section="head", flags=vars(arguments)).values
+    gcp = gcp_settings(arguments)
 
     def ready(at: Listening) -> None:
         if arguments.json:
@@ -59,5 +68,5 @@ def run(arguments: argparse.Namespace) -> int:
 
     logs.spare()
     with served_once(settings.root):
-        Head(settings, tail_journals=True).run(ready)
+        Head(settings, tail_journals=True, gcp=gcp).run(ready)
     return 0

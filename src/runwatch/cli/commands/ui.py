@@ -14,7 +14,14 @@ import os
 from pathlib import Path
 
 from runwatch import logs
-from runwatch.cli.head_options import json_option, print_ready, served_once, token_options
+from runwatch.cli.head_options import (
+    gcp_options,
+    gcp_settings,
+    json_option,
+    print_ready,
+    served_once,
+    token_options,
+)
 from runwatch.errors import NotFound
 from runwatch.settings import load, runwatch_dir
 
@@ -29,6 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bind", help="address to listen on (default 127.0.0.1)")
     token_options(parser)
     parser.add_argument("--base-path", help="path under which a proxy serves it: /team/x")
+    gcp_options(parser)
     json_option(parser)
 
 
@@ -44,6 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     flags = vars(arguments) | {"grpc_port": -1}
     settings = load(HeadSettings, section="head", flags=flags).values
     check_open(settings.root)
+    gcp = gcp_settings(arguments)
 
     def ready(at: Listening) -> None:
         if arguments.json:
@@ -54,5 +63,5 @@ def run(arguments: argparse.Namespace) -> int:
 
     logs.spare()
     with served_once(settings.root):
-        Head(settings, tail_journals=True).run(ready)
+        Head(settings, tail_journals=True, gcp=gcp).run(ready)
     return 0

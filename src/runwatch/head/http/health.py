@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec import UNSET
+
 from runwatch._version import __version__
-from runwatch.head.http.types import AsideInfo, Health, plain
+from runwatch.head.forward.report import Report
+from runwatch.head.http.types import AsideInfo, ForwardInfo, Health, plain
 from runwatch.head.reading import LeftAlone, Reading
 
 
@@ -23,12 +26,29 @@ def health(reading: Reading) -> Health:
         aside=[_aside_info(aside) for aside in reading.aside()],
         records_refused=standing.records_refused,
         records_dropped=store.records_dropped,
+        forwards=[_forward_info(report) for report in standing.forwards] or UNSET,
     )
 
 
 def public_health(reading: Reading) -> Health:
     problem = reading.store.health().problem or reading.standing().problem
     return Health(status="degraded" if problem else "ok")
+
+
+def _forward_info(report: Report) -> ForwardInfo:
+    return ForwardInfo(
+        to=report.to,
+        name=report.name,
+        sent=report.sent,
+        waiting=report.waiting,
+        waiting_since_ns=report.waiting_since_ns,
+        lost=report.lost,
+        lost_why=plain(report.lost_why),
+        problem=plain(report.problem),
+        todo=plain(report.todo),
+        problem_since_ns=report.problem_since_ns,
+        note=plain(report.note),
+    )
 
 
 def _aside_info(aside: LeftAlone) -> AsideInfo:

@@ -51,6 +51,28 @@ class AsideInfo(Answer):
     since_ns: int
 
 
+class ForwardInfo(Answer):
+    """How what this head sends on to another service fares."""
+
+    to: str
+    """A name for programs: cloud_logging."""
+    name: str
+    sent: int
+    """What the service has taken, since it was first asked to."""
+    waiting: int
+    waiting_since_ns: int | None
+    """The time of the oldest record that waits."""
+    lost: int
+    """What the service will never take; `lost_why` says why, of the last."""
+    lost_why: str
+    problem: str
+    """Why nothing is sent at the moment; empty when all is well."""
+    todo: str
+    """What a person can do about it."""
+    problem_since_ns: int | None
+    note: str
+
+
 class Health(Answer, omit_defaults=True):
     """The head's health.  A request without a token gets only `status`."""
 
@@ -68,6 +90,8 @@ class Health(Answer, omit_defaults=True):
     """Records since the head's start that were malformed, and are not stored."""
     records_dropped: int | UnsetType = UNSET
     """Records since the head's start that belong to deleted runs, and are not stored."""
+    forwards: list[ForwardInfo] | UnsetType = UNSET
+    """What is sent on to other services; only if a setting asks for it."""
 
 
 class Where(Answer):
