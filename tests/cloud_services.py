@@ -30,7 +30,7 @@ from google.protobuf.empty_pb2 import Empty
 from google.protobuf.json_format import MessageToDict
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
-from grpc_status import rpc_status
+from grpc_status import rpc_status  # type: ignore[import-untyped]
 
 WRITE = "/google.logging.v2.LoggingServiceV2/WriteLogEntries"
 CREATE = "/google.monitoring.v3.MetricService/CreateTimeSeries"
@@ -54,6 +54,7 @@ class CloudServices:
         """Whether it says which entries of a request are bad."""
         self.points: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
         """By metric, resource and labels: end time and value."""
+        self.now: Callable[[], float] = time.time
         self.released = threading.Event()
         self._lock = threading.Lock()
 
@@ -104,7 +105,7 @@ class CloudServices:
                 (point,) = one.points
                 end = point.interval.end_time.seconds + point.interval.end_time.nanos / 1e9
                 known = self.points.setdefault(key, [])
-                if (known and end <= known[-1][0]) or end < time.time() - OLDEST_SECONDS:
+                if (known and end <= known[-1][0]) or end < self.now() - OLDEST_SECONDS:
                     continue
                 kind = point.value.WhichOneof("value")
                 known.append((end, getattr(point.value, kind)))
@@ -154,9 +155,7 @@ def cloud_services(port: int = 0, services: CloudServices | None = None) -> Iter
     services.released.clear()
     server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
 
-    def method(
-        name: str, answer: Callable[..., Any], asked: Any, told: Callable[[Any], bytes]
-    ) -> Any:
+    def method(name: str, answer: Callable[..., Any], asked: Any, told: Any) -> Any:
         service, call = name.strip("/").split("/")
         handler = grpc.unary_unary_rpc_method_handler(answer, asked, told)
         return grpc.method_handlers_generic_handler(service, {call: handler})

@@ -1427,6 +1427,23 @@ export interface components {
             /** @default [] */
             unknown: string[];
         };
+        /**
+         * ForwardInfo
+         * @description How what this head sends on to another service fares.
+         */
+        ForwardInfo: {
+            lost: number;
+            lost_why: string;
+            name: string;
+            note: string;
+            problem: string;
+            problem_since_ns: number | null;
+            sent: number;
+            to: string;
+            todo: string;
+            waiting: number;
+            waiting_since_ns: number | null;
+        };
         /** FrameInfo */
         FrameInfo: {
             file: string;
@@ -1509,6 +1526,7 @@ export interface components {
             blocks?: number;
             bytes_on_disk?: number;
             engine?: string;
+            forwards?: components["schemas"]["ForwardInfo"][];
             hot_points?: number;
             notes?: string[];
             problem?: string;

@@ -239,7 +239,23 @@ def _health_facts(health: Mapping[str, Any]) -> dict[str, Any]:
         else [],
         "records_refused": _count(health.get("records_refused")),
         "records_dropped": _count(health.get("records_dropped")),
+        "forwards": _forwards(health),
     }
+
+
+def _forwards(health: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the head sends on to other services."""
+    told = health.get("forwards")
+    listed = [each for each in told if isinstance(each, dict)] if isinstance(told, list) else []
+    words = ("to", "name", "lost_why", "problem", "todo", "note")
+    counts = ("sent", "waiting", "lost")
+    times = ("waiting_since_ns", "problem_since_ns")
+    return [
+        {name: str(each.get(name) or "") for name in words}
+        | {name: _count(each.get(name)) for name in counts}
+        | {name: _count(each.get(name)) or None for name in times}
+        for each in listed
+    ]
 
 
 def _count(value: object) -> int:
@@ -264,7 +280,28 @@ def _health_words(
     version = str(health["version"])
     ours = "the same as ours" if version == __version__ else f"ours is {__version__}"
     lines.append(f"answers; version {version}, {ours}")
-    return lines + _counts(health), _ailments(health)
+    forwards = _forwards(health)
+    lines += _counts(health) + [_sent_words(each) for each in forwards]
+    return lines, _ailments(health) + [_held_up(each) for each in forwards if each["problem"]]
+
+
+def _sent_words(forward: Mapping[str, Any]) -> str:
+    words = f"{forward['name']}: {forward['sent']:,} sent"
+    if forward["waiting"] and not forward["problem"]:
+        words += f", {forward['waiting']:,} on their way"
+    if forward["lost"]:
+        words += f", {forward['lost']:,} lost: {forward['lost_why']}"
+    return f"{words}; {forward['note']}" if forward["note"] else words
+
+
+def _held_up(forward: Mapping[str, Any]) -> Problem:
+    since_ns, oldest_ns = forward["problem_since_ns"], forward["waiting_since_ns"]
+    since = f" since {moment(since_ns)}" if since_ns else ""
+    waiting = f"; {forward['waiting']:,} wait" if forward["waiting"] else ""
+    if waiting and oldest_ns:
+        waiting += f", the oldest of {moment(oldest_ns)}"
+    what = f"nothing goes to {forward['name']}{since}: {forward['problem']}{waiting}"
+    return Problem(what, forward["todo"] or "it is kept, and sent later")
 
 
 def _counts(health: Mapping[str, Any]) -> list[str]:

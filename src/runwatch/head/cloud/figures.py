@@ -40,6 +40,8 @@ from runwatch.views.goodput.figures import step_deviation_ns
 from runwatch.views.runs import RunSummary
 
 SERIES_PER_REQUEST: Final = 200
+AT_ONCE: Final = 15
+"""So many moments are drawn up together."""
 LAG_NS: Final = 10 * 10**9
 """Records of a moment need a while to arrive."""
 OLDEST_NS: Final = 24 * 3600 * 10**9
@@ -48,9 +50,12 @@ TOO_OLD: Final = "older than the service takes (25 hours)"
 logger = logging.getLogger("runwatch.head")
 
 
+_One = tuple[Workload, Series]
+
+
 @dataclass(slots=True)
 class _Request:
-    series: list[tuple[Workload, Series]]
+    series: list[_One]
     end_ns: int
     unclear: bool = False
     """It may have arrived already: then the service refuses it as a repetition."""
@@ -82,9 +87,10 @@ class FigureSource:
         self._sent, self._lost = int(kept.get("sent", 0)), int(kept.get("lost", 0))
         self._why = str(kept.get("lost_why", ""))
         self._open: list[_Request] = []
-        """Of the moment after `_at_ns`, as far as they are not sent."""
+        """Of the moments from `_at_ns` to `_through_ns`, as far as they are not sent."""
+        self._through_ns = self._at_ns
         self._is_first = bool(kept)
-        """The last head may have sent this moment, and been killed before it could note it."""
+        """The last head may have sent the next moments, and been killed before it noted it."""
         self._waiting = 0
         self._note = ""
 
@@ -94,12 +100,14 @@ class FigureSource:
             self._waiting = 0
             return False
         while self._open:
-            self._send(self._open[0])
-            self._waiting = max(self._waiting - len(self._open[0].series), 0)
+            request = self._open[0]
+            self._send(request)
             del self._open[0]
-        self._is_first = False
-        self._at_ns += self._interval_ns
-        self._save()
+            self._waiting = max(self._waiting - len(request.series), 0)
+            if not any(each.end_ns == request.end_ns for each in self._open[:1]):
+                self._at_ns = request.end_ns
+                self._save()
+        self._at_ns = self._through_ns
         return True
 
     def standing(self) -> Report:
@@ -117,8 +125,10 @@ class FigureSource:
 
     def failed(self) -> None:
         self._connection.let_go()
-        moments = (self._clock.wall_ns() - LAG_NS - self._at_ns) // self._interval_ns
-        self._waiting = moments * sum(len(request.series) for request in self._open)
+        known = sum(len(request.series) for request in self._open)
+        moments = len({request.end_ns for request in self._open})
+        later = (self._clock.wall_ns() - LAG_NS - self._through_ns) // self._interval_ns
+        self._waiting = known + (max(later, 0) * known // moments if moments else 0)
 
     def interrupt(self) -> None:
         self._connection.interrupt()
@@ -130,39 +140,52 @@ class FigureSource:
     # ── which moments ─────────────────────────────────────────────────────────────────────────
 
     def _find(self) -> bool:
-        """The next moment with something to tell."""
-        now_ns = self._clock.wall_ns()
+        """The next moments with something to tell."""
+        until_ns = self._clock.wall_ns() - LAG_NS
         runs = self._chosen()
-        while self._at_ns + self._interval_ns <= now_ns - LAG_NS:
-            end_ns = self._at_ns + self._interval_ns
-            series = [one for run in self._at_work(runs, end_ns) for one in self._of(run, end_ns)]
-            if series and end_ns >= now_ns - OLDEST_NS:
-                self._open = [
-                    _Request(series[at : at + SERIES_PER_REQUEST], end_ns, self._is_first)
-                    for at in range(0, len(series), SERIES_PER_REQUEST)
-                ]
-                return True
-            if series:
-                self._lose(len(series), TOO_OLD)
-            self._at_ns = end_ns
+        while not self._open and self._at_ns + self._interval_ns <= until_ns:
+            first_ns, step_ns = self._at_ns + self._interval_ns, self._interval_ns
+            moments = list(range(first_ns, until_ns + 1, step_ns))[:AT_ONCE]
+            found = self._at(moments, runs)
+            self._through_ns = moments[-1]
+            self._open = [request for at in moments for request in self._requests(at, found[at])]
+            self._is_first = False
+            if not self._open:
+                self._at_ns = self._through_ns
         self._save()
-        return False
+        return bool(self._open)
+
+    def _at(self, moments: list[int], runs: Sequence[RunSummary]) -> dict[int, list[_One]]:
+        """What there is to tell of each moment.  A run's account is drawn up once for all."""
+        found: dict[int, list[_One]] = {at: [] for at in moments}
+        there = [run for run in runs if any(self._works(run, at) for at in moments)]
+        self._say_left_out(len(there) - MOST_FOLDS)
+        for run in there[:MOST_FOLDS]:
+            for at, one in self._of(run, [at for at in moments if self._works(run, at)]):
+                found[at].append(one)
+        return found
+
+    def _requests(self, at: int, series: list[_One]) -> Iterator[_Request]:
+        if series and at < self._clock.wall_ns() - OLDEST_NS:
+            self._lose(len(series), TOO_OLD)
+            return
+        for begin in range(0, len(series), SERIES_PER_REQUEST):
+            yield _Request(series[begin : begin + SERIES_PER_REQUEST], at, self._is_first)
 
     def _chosen(self) -> list[RunSummary]:
         return [run for run in self._summaries() if self._settings.takes(run.run, run.name)]
 
-    def _at_work(self, runs: Sequence[RunSummary], end_ns: int) -> list[RunSummary]:
-        """Those that ran within the interval."""
-        since_ns = end_ns - self._interval_ns
-        there = [run for run in runs if run.started_ns < end_ns and _until_ns(run) > since_ns]
-        left_out = len(there) - MOST_FOLDS
+    def _works(self, run: RunSummary, at: int) -> bool:
+        """Whether it ran within the interval up to then."""
+        return run.started_ns < at and _until_ns(run) > at - self._interval_ns
+
+    def _say_left_out(self, count: int) -> None:
         self._note = (
-            f"figures of {left_out} runs are not sent: at most {MOST_FOLDS} at a time are; choose "
+            f"figures of {count} runs are not sent: at most {MOST_FOLDS} at a time are; choose "
             "fewer with gcp.runs"
-            if left_out > 0
+            if count > 0
             else ""
         )
-        return there[:MOST_FOLDS]
 
     def _save(self) -> None:
         kept = {"at_ns": self._at_ns, "sent": self._sent, "lost": self._lost}
@@ -170,7 +193,7 @@ class FigureSource:
 
     # ── figures ───────────────────────────────────────────────────────────────────────────────
 
-    def _of(self, run: RunSummary, end_ns: int) -> Iterator[tuple[Workload, Series]]:
+    def _of(self, run: RunSummary, moments: Sequence[int]) -> Iterator[tuple[int, _One]]:
         settings = self._settings
         workload = Workload(
             run.name or run.run,
@@ -179,15 +202,16 @@ class FigureSource:
             settings.accelerator_type,
             settings.cluster_name or None,
         )
+        found: list[tuple[int, Series]] = []
         try:
             with self._accounts.of(run.run) as goodput:
-                if goodput is None or goodput.start_ns >= end_ns:
-                    return
-                found = list(self._figures(workload, goodput, end_ns))
+                for at in moments:
+                    if goodput is not None and goodput.start_ns < at:
+                        found += [(at, one) for one in self._figures(workload, goodput, at)]
         except RunwatchError as error:  # of this run; the others have theirs
             logger.warning("no figures of run %s for Cloud Monitoring: %s", run.run, error)
             return
-        yield from ((workload, one) for one in found if math.isfinite(one.value))
+        yield from ((at, (workload, one)) for at, one in found if math.isfinite(one.value))
 
     def _figures(self, workload: Workload, goodput: Goodput, end_ns: int) -> Iterator[Series]:
         spent = _seconds(goodput.account(None, end_ns))

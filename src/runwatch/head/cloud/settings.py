@@ -86,10 +86,9 @@ class GcpSettings:
         if not 0 <= self.backfill_hours <= 30 * 24:
             raise UsageError(f"gcp.backfill_hours is {self.backfill_hours}: from 0 to 720")
         for name in ("logging", "monitoring", "project"):
-            if not _PROJECT.fullmatch(getattr(self, name)):
-                raise UsageError(
-                    f"gcp.{name} is {getattr(self, name)!r}: not the id of a project, like my-team-7"
-                )
+            given = getattr(self, name)
+            if not _PROJECT.fullmatch(given):
+                raise UsageError(f"gcp.{name} is {given!r}: not a project's id, like my-team-7")
         self.windows  # noqa: B018  say now what is wrong with them
         for service in ("logging", "monitoring"):
             self._check_endpoint(service)
