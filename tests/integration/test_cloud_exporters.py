@@ -490,8 +490,8 @@ def test_one_that_the_service_refuses_is_counted_and_the_rest_goes_on(
     until(lambda: world.minutes("/disruptions") == 3)
     (ahead,) = services.named("/disruptions").values()
     ahead.append((1e12, 0.0))  # somebody else writes it, too
-    world.clock.advance(120)
     world.train(100)
+    world.clock.advance(120)
     until(lambda: world.minutes("/performance") == 5)
     report = until(lambda: world.report() if world.report().lost == 2 else None)
     assert report.problem == "" and "in order" in report.lost_why

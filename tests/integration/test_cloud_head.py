@@ -19,8 +19,9 @@ from runwatch.testing import until
 from tests.cloud_services import CloudServices, cloud_services, refuse
 from tests.integration.processes import Cluster, end
 from tests.integration.status_shape import deviations
+from tests.tokens import urlopen
 
-STEPS = 4_000
+STEPS = 3_000
 PROGRAM = f"""
 import sys
 
@@ -85,7 +86,15 @@ def train(cluster: Cluster) -> None:
     assert "cloud" not in done.stderr.lower()
 
 
+def forward(cluster: Cluster) -> dict[str, Any]:
+    """What the head says of Cloud Logging."""
+    url = f"http://127.0.0.1:{cluster.http_port}/api/v1/health"
+    with urlopen(url, timeout=30) as answer:
+        return _of_logging(json.load(answer)["forwards"])
+
+
 def status(cluster: Cluster) -> dict[str, Any]:
+    """What `runwatch status` says of it."""
     said = subprocess.run(
         [sys.executable, "-m", "runwatch.cli", "status", "--dir", str(cluster.head_root), "--json"],
         env=cluster.environment_of(cluster.head_root),
@@ -95,14 +104,17 @@ def status(cluster: Cluster) -> dict[str, Any]:
     )
     told: dict[str, Any] = json.loads(said.stdout)
     assert list(deviations(told)) == []
-    return told
+    return _of_logging(told["head"]["health"]["forwards"])
 
 
+def _of_logging(forwards: list[dict[str, Any]]) -> dict[str, Any]:
+    return next(each for each in forwards if each["to"] == "cloud_logging")
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(4, marks=pytest.mark.soak)])
 def test_a_head_that_is_killed_while_it_sends_misses_nothing(
-    cluster: Cluster, services: CloudServices
+    cluster: Cluster, services: CloudServices, kills: int
 ) -> None:
-    kills = 2
-
     def slowly(request: Any, context: Any) -> None:
         time.sleep(0.05)  # so that there is a middle to be killed in
 
@@ -111,9 +123,13 @@ def test_a_head_that_is_killed_while_it_sends_misses_nothing(
     train(cluster)  # its exit code and its connections are checked there
     until(lambda: len(services.requests) > 2, what=cluster.words())
     assert services.entries == {}
+    until(lambda: forward(cluster)["waiting"] == STEPS + 2)
+    held = status(cluster)
+    assert "403" in held["problem"] and "roles/logging.logWriter" in held["todo"]
+    assert held["waiting"] == STEPS + 2 and held["waiting_since_ns"] and held["problem_since_ns"]
     services.fault = slowly
     for number in range(kills):
-        least = number * 1_000
+        least = number * 500
         until(lambda least=least: len(services.entries) > least, what=cluster.words())
         assert cluster.head is not None
         end(cluster.head, signal.SIGKILL)
@@ -123,23 +139,41 @@ def test_a_head_that_is_killed_while_it_sends_misses_nothing(
     steps = [each["step_count"] for each in payloads if "step_count" in each]
     assert sorted(steps) == list(range(STEPS))
     assert {each["job_name"] for each in payloads} == {"llama"}
+    until(lambda: forward(cluster)["problem"] == "")
+    assert forward(cluster)["lost"] == 0
+    assert "Traceback" not in cluster.words()
 
 
-def test_the_status_says_who_refuses_and_what_to_do(
+@pytest.mark.soak
+def test_stacks_that_somebody_asks_for_are_in_the_log_of_tpu_hosts(
     cluster: Cluster, services: CloudServices
 ) -> None:
-    services.fault = refuse(7, "The caller does not have permission")
+    file = cluster.node_root / "config.toml"
+    file.write_text(file.read_text().replace('["llama*"]', '"trial-*"'))
     cluster.start_head()
-    train(cluster)
-
-    def told(name: str) -> dict[str, Any]:
-        forwards = status(cluster)["head"]["health"]["forwards"]
-        return next(each for each in forwards if each["to"] == name)
-
-    held = until(lambda: told("cloud_logging") if told("cloud_logging")["waiting"] else None)
-    assert "403" in held["problem"] and "roles/logging.logWriter" in held["todo"]
-    assert held["waiting"] == STEPS + 2 and held["waiting_since_ns"] and held["problem_since_ns"]
-    services.fault = None
-    until(lambda: told("cloud_logging")["sent"] == STEPS + 2)
-    assert until(lambda: told("cloud_logging")["problem"] == "")
-    assert "Traceback" not in cluster.words()
+    cluster.start_agent()
+    trainer = cluster.start_trainer(hertz=50)
+    cluster.wait_until_stored()
+    asked = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "runwatch.cli",
+            "stacks",
+            trainer.run,
+            "--dir",
+            str(cluster.head_root),
+        ],
+        env=cluster.environment_of(cluster.head_root),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert asked.returncode == 0, asked.stderr
+    log = "/logs/tpu.googleapis.com%2Fruntime_monitor"
+    dump = until(lambda: services.payloads(log), what=cluster.words())[0]
+    assert dump["verb"] == "stacktraceanalyzer"
+    assert "trainer.py" in dump["message"] and " in main" in dump["message"]
+    labels = next(iter(services.entries.values()))["labels"]
+    assert (labels["run"], labels["rank"]) == (trainer.run, "0")
+    assert labels["pid"] == str(trainer.process.pid)
