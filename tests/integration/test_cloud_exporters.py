@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from runwatch.compat.goodput.log.imports import HOST, read_log
 from runwatch.head.cloud.exporters import CloudExporters
 from runwatch.head.cloud.settings import GcpSettings
 from runwatch.head.forward.report import Report
@@ -190,6 +191,31 @@ def test_entries_are_found_where_people_look_for_them(
     (last,) = [e for e in services.entries.values() if e.get("severity") == "CRITICAL"]
     assert last["labels"] == {"run": "job 1", "host": "gpu-1", "rank": "0", "pid": "7"}
     assert last["resource"] == {"type": "global", "labels": {"project_id": "mine"}}
+
+
+def test_what_was_sent_can_be_read_as_a_log_of_the_original(
+    world: World, services: CloudServices, tmp_path: Path
+) -> None:
+    world.train(3)
+    world.start("logging")
+    world.arrived(4)
+    exported = tmp_path / "exported.json"  # as `gcloud logging read --format=json` prints it
+    exported.write_text(json.dumps(list(services.entries.values())))
+    logged = list(read_log(exported))
+    assert [each.entry for each in logged] == services.payloads()
+    assert {each.logger for each in logged} == {"goodput_job 1"}
+    assert [each.time_ns for each in logged] == [BEGIN + n * SECOND for n in range(4)]
+
+
+def test_an_imported_log_is_not_sent_back(world: World, services: CloudServices) -> None:
+    theirs = job("theirs", "journal-b")
+    theirs.origin = replace(theirs.origin, host=HOST)
+    world.keep(theirs.batch([(1, BEGIN, None, 1.0)]))
+    world.train(1)
+    world.start("logging")
+    world.arrived(2)
+    assert world.settled().sent == 2
+    assert {payload["job_name"] for payload in services.payloads()} == {"job 1"}
 
 
 def test_metrics_are_logged_if_somebody_names_them(world: World, services: CloudServices) -> None:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from runwatch.entries import LOGGER, PREFIX, entry_of_point
+from runwatch.entries import IMPORTED, LOGGER, PREFIX, entry_of_point
 from runwatch.errors import RunwatchError
 from runwatch.exports import cloud_logging
 from runwatch.head.cloud import failures
@@ -175,6 +175,8 @@ class LogSource:
         return _Ready(told, entry)
 
     def _entry(self, told: Told) -> dict[str, Any] | None:
+        if told.origin.host == IMPORTED:
+            return None  # it came from a log, perhaps from this one
         if told.event is None:
             return self._of_point(told, told.series) if told.series is not None else None
         if told.event.kind == GoodputEntry.KIND:
