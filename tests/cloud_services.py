@@ -148,13 +148,7 @@ def over_quota(seconds: float) -> Fault:
     return refuse(8, "Quota exceeded for write requests", RetryInfo(retry_delay=delay))
 
 
-@contextmanager
-def cloud_services(port: int = 0, services: CloudServices | None = None) -> Iterator[CloudServices]:
-    """The same `services` may be served again, at the same port."""
-    services = services or CloudServices()
-    services.released.clear()
-    server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
-
+def handlers(services: CloudServices) -> tuple[grpc.GenericRpcHandler, ...]:
     def method(name: str, answer: Callable[..., Any], asked: Any, told: Any) -> Any:
         service, call = name.strip("/").split("/")
         handler = grpc.unary_unary_rpc_method_handler(answer, asked, told)
@@ -162,12 +156,16 @@ def cloud_services(port: int = 0, services: CloudServices | None = None) -> Iter
 
     write = WriteLogEntriesRequest.deserialize, WriteLogEntriesResponse.serialize
     create = CreateTimeSeriesRequest.deserialize, Empty.SerializeToString
-    server.add_generic_rpc_handlers(
-        (
-            method(WRITE, services.write, *write),
-            method(CREATE, services.create, *create),
-        )
-    )
+    return method(WRITE, services.write, *write), method(CREATE, services.create, *create)
+
+
+@contextmanager
+def cloud_services(port: int = 0, services: CloudServices | None = None) -> Iterator[CloudServices]:
+    """The same `services` may be served again, at the same port."""
+    services = services or CloudServices()
+    services.released.clear()
+    server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
+    server.add_generic_rpc_handlers(handlers(services))
     services.port = server.add_insecure_port(f"127.0.0.1:{port}")
     server.start()
     try:

@@ -491,6 +491,40 @@ def test_points_that_are_too_old_are_lost_and_counted(
     assert services.points == {}
 
 
+def test_minutes_without_a_head_that_are_too_old_are_counted(
+    world: World, services: CloudServices
+) -> None:
+    world.train(200)
+    world.clock.wall -= 400 * SECOND
+    world.start("monitoring")
+    until(lambda: world.minutes("/performance") == 3)
+    world.end()
+    world.train(400)
+    world.clock.advance(26 * 3600)
+    world.start("monitoring")
+    report = until(lambda: world.report() if world.report().lost else None)
+    assert "25 hours" in report.lost_why and report.problem == ""
+    assert world.minutes("/performance") == 3
+
+
+def test_points_whose_answer_comes_too_late_are_no_loss(
+    world: World, services: CloudServices
+) -> None:
+    def late(request: Any, context: Any) -> None:
+        services.fault = None
+        services.create(request, context)
+        services.never_answers(request, context)
+
+    services.fault = late
+    world.train(300)
+    world.start("monitoring", timeout_seconds=0.2)
+    until(lambda: world.minutes("/performance") == 6)
+    report = until(lambda: world.report() if _is_settled(world.report()) else None)
+    points = sum(map(len, services.points.values()))
+    until(lambda: world.report().sent == points)
+    assert report.lost == 0
+
+
 def test_a_point_that_is_sent_again_is_no_loss(world: World, services: CloudServices) -> None:
     """A head was killed after it had sent a moment, and before it could note that."""
     world.train(300)

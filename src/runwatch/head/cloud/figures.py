@@ -166,9 +166,6 @@ class FigureSource:
         return found
 
     def _requests(self, at: int, series: list[_One]) -> Iterator[_Request]:
-        if series and at < self._clock.wall_ns() - OLDEST_NS:
-            self._lose(len(series), TOO_OLD)
-            return
         for begin in range(0, len(series), SERIES_PER_REQUEST):
             yield _Request(series[begin : begin + SERIES_PER_REQUEST], at, self._is_first)
 
@@ -249,7 +246,7 @@ class FigureSource:
 
     def _send(self, request: _Request) -> None:
         if request.end_ns < self._clock.wall_ns() - OLDEST_NS:
-            self._lose(len(request.series), TOO_OLD)  # it was tried for so long
+            self._lose(len(request.series), TOO_OLD)
             return
         name = f"projects/{self._connection.project}"
         series = [_time_series(*one, request.end_ns) for one in request.series]

@@ -107,6 +107,13 @@ def test_what_was_not_sent_comes_again_and_so_does_the_rest_of_a_part(world: Wor
     assert world.trail.waiting() == 0
 
 
+def test_a_part_of_the_last_ones_is_not_all_of_them(world: World) -> None:
+    world.keep(writer().batch([at(n, float(n)) for n in range(6)]))
+    all_of_them = world.trail.take(100)
+    world.trail.sent(all_of_them[:2])
+    assert world.sent() == [2.0, 3.0, 4.0, 5.0]
+
+
 def test_many_records_of_one_instant_are_all_sent(world: World) -> None:
     world.keep(writer().batch([at(1, float(n)) for n in range(20)]))
     assert sorted(world.sent(3)) == [float(n) for n in range(20)]
