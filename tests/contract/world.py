@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
@@ -13,6 +14,7 @@ from unittest.mock import patch
 from runwatch.head.access.main_token import MainToken
 from runwatch.head.features.stacks.api import StacksApi
 from runwatch.head.features.stacks.incidents import evidence_of
+from runwatch.head.forward.report import Report
 from runwatch.head.http.access import AccessSettings
 from runwatch.head.main import LocalHead, LocalSettings
 from runwatch.head.settings import ServingSettings
@@ -41,6 +43,24 @@ _FRAMES: Final = {
 }
 
 
+class _Refused:
+    """A service that takes nothing more."""
+
+    def start(self) -> None:
+        pass
+
+    def stored(self, batches: Sequence[Batch]) -> None:
+        pass
+
+    def reports(self) -> list[Report]:
+        why, todo = "the service refuses (403)", "grant roles/logging.logWriter"
+        told = Report("cloud_logging", "Cloud Logging", 204, 3, when(100), 1, "too long")
+        return [replace(told, problem=why, todo=todo, problem_since_ns=when(101))]
+
+    def close(self) -> None:
+        pass
+
+
 class World:
     """One run that was killed and began again, another that was deleted, two of one name."""
 
@@ -60,6 +80,7 @@ class World:
             ),
             clock=FakeClock(NOW),
         )
+        self.head.forwarding.append(_Refused())
         self._speaker = self._producer("agent-a", run="", name="", role="agent")
         self._looker = self._producer("agent-b", role="agent")
         self.ranks: list[Producer] = []
