@@ -142,6 +142,8 @@ class FigureSource:
     def _find(self) -> bool:
         """The next moments with something to tell."""
         until_ns = self._clock.wall_ns() - LAG_NS
+        if self._at_ns + self._interval_ns > until_ns:
+            return False
         runs = self._chosen()
         while not self._open and self._at_ns + self._interval_ns <= until_ns:
             first_ns, step_ns = self._at_ns + self._interval_ns, self._interval_ns

@@ -113,6 +113,8 @@ class Trail:
         self._passes: dict[RunId, _Pass] = {}
         self._chosen: dict[RunId, bool] = {}
         self._saved_ns: int | None = None
+        self._changed = True
+        """Since the file was written last."""
         self.counts: dict[str, int] = {}
         """Kept with the cursor, for whoever counts something."""
         kept = file.read()
@@ -162,6 +164,7 @@ class Trail:
 
     def sent(self, told: Sequence[Told]) -> None:
         """These are where they should be (or never will be): go on after them."""
+        self._changed = True
         for each in told:
             run, journal = each.scope.run, each.origin.journal
             going = self._passes.setdefault(run, _Pass())
@@ -189,11 +192,11 @@ class Trail:
     def save(self, *, now: bool = False) -> None:
         mono_ns = self._clock.mono_ns()
         due = self._saved_ns is None or mono_ns - self._saved_ns >= SAVE_SECONDS * 1e9
-        if not (now or due):
+        if not (now or (due and self._changed)):
             return
         with self._lock:
             lows = dict(self._lows)
-        self._saved_ns = mono_ns
+        self._saved_ns, self._changed = mono_ns, False
         self._file.write(
             {
                 "floor_ns": self._floor_ns,
@@ -238,6 +241,7 @@ class Trail:
         """Hear what the writer has said since the last time."""
         with self._lock:
             lows, self._lows = self._lows, {}
+        self._changed = self._changed or bool(lows)
         for journal, low_ns in lows.items():
             self._learn(journal)
             for run in self._store.runs_of(journal):
@@ -285,6 +289,7 @@ class Trail:
         going = self._passes.get(run)
         if going is None or going.ends is None or going.taken:
             return
+        self._changed = True
         marks = self._marks.setdefault(run, {})
         for journal, position in going.ends.items():
             marks.setdefault(journal, _Mark(self._floor_ns)).position = position

@@ -211,6 +211,18 @@ def test_a_cursor_that_cannot_be_read_begins_anew(
     assert "is begun anew" in caplog.text
 
 
+def test_the_cursor_is_not_written_while_nothing_happens(world: World) -> None:
+    world.keep(writer().batch([at(1, 1.0)]))
+    assert world.sent() == [1.0]
+    world.clock.advance(5)
+    world.trail.take(1)
+    written = world.file.stat().st_mtime_ns, world.file.stat().st_ino
+    for _ in range(3):
+        world.clock.advance(5)
+        assert world.trail.take(1) == []
+    assert (world.file.stat().st_mtime_ns, world.file.stat().st_ino) == written
+
+
 def test_a_deleted_run_is_not_sent_any_more(world: World) -> None:
     world.keep(writer().batch([at(1, 1.0)]))
     now_ns = world.clock.wall_ns()
