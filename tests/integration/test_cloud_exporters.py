@@ -429,6 +429,28 @@ def test_a_wrong_entry_is_set_aside_alone(
     assert world.settled().lost in (2, 4)  # a new head may ask once more
 
 
+@pytest.mark.parametrize("says_which", [True, False])
+def test_where_all_are_refused_none_is_given_up(
+    world: World, services: CloudServices, says_which: bool
+) -> None:
+    """A wrong setting is no reason to lose everything."""
+    services.says_which = says_which
+    services.is_bad = lambda entry: True
+    world.train(20)
+    world.start("logging")
+    report = world.troubled()
+    assert "takes none of" in report.problem and "check the project" in report.todo
+    services.is_bad = lambda entry: False
+    world.arrived(21)
+    assert (world.settled().sent, world.report().lost) == (21, 0)
+    services.is_bad = lambda entry: True
+    world.train(20)
+    assert "takes none of" in world.troubled().problem
+    services.is_bad = lambda entry: False
+    world.arrived(41)
+    assert world.settled().lost == 0
+
+
 def test_an_entry_that_is_too_long_is_set_aside(world: World, services: CloudServices) -> None:
     entry = GoodputEntry("log", {"job_name": "job 1", "text": "x" * 260_000})
     world.keep(world.writer.batch(events=[Event(BEGIN, GoodputEntry.KIND, entry.body(), scope=1)]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from runwatch.entries import IMPORTED, LOGGER, PREFIX, entry_of_point
@@ -35,6 +36,8 @@ ENTRY_BYTES: Final = 250_000
 """The service takes entries of 256 KB, by a count of its own."""
 NEVER: Final = frozenset((3, 11))
 """INVALID_ARGUMENT and OUT_OF_RANGE: the same entry will be refused again."""
+MANY: Final = 10
+"""If so many entries and no other are refused, the entries are not what is wrong."""
 MOST_NAMED: Final = 20
 """So many refused entries are named in the head's log, one by one."""
 logger = logging.getLogger("runwatch.head")
@@ -55,6 +58,18 @@ class _Ready(NamedTuple):
 
     told: Told
     entry: Any
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What became of a request's entries."""
+
+    accepted: int = 0
+    refused: list[tuple[Told, str]] = field(default_factory=list)
+
+    def none_is_taken(self) -> Trouble:
+        why = f"the service takes none of {len(self.refused)} entries: {self.refused[-1][1]}"
+        return Trouble(why, "check the project and the other settings of gcp")
 
 
 class LogSource:
@@ -110,6 +125,16 @@ class LogSource:
     # ── sending ───────────────────────────────────────────────────────────────────────────────
 
     def _send(self, ready: Sequence[_Ready]) -> None:
+        tally = _Tally()
+        self._try(ready, tally)
+        if tally.refused and not tally.accepted and not self._counts.get("sent"):
+            raise tally.none_is_taken()  # it has never taken any: that is no matter of one entry
+        for told, why in tally.refused:
+            self._set_aside(told, why)
+        self._count("sent", tally.accepted)
+
+    def _try(self, ready: Sequence[_Ready], tally: _Tally) -> None:
+        """Send these; where some are wrong, find out which."""
         if not ready:
             return
         entries = [each.entry for each in ready]
@@ -120,26 +145,26 @@ class LogSource:
                 )
             )
         except Refused as error:
-            self._sort_out(ready, error)
+            self._sort_out(ready, error, tally)
         else:
-            self._count("sent", len(ready))
+            tally.accepted += len(ready)
 
-    def _sort_out(self, ready: Sequence[_Ready], error: Refused) -> None:
-        """Find the entries that are wrong; all others are sent, or were."""
+    def _sort_out(self, ready: Sequence[_Ready], error: Refused, tally: _Tally) -> None:
         partly = _partial_errors(error)
         if partly:
             passing = [status for status in partly.values() if status.code not in NEVER]
             if passing:
                 raise Trouble(f"the service refuses some entries: {passing[0].message}")
-            for at, status in partly.items():
-                self._set_aside(ready[at].told, status.message)
-            self._count("sent", len(ready) - len(partly))
+            tally.refused += [(ready[at].told, status.message) for at, status in partly.items()]
+            tally.accepted += len(ready) - len(partly)
         elif len(ready) == 1:
-            self._set_aside(ready[0].told, str(error))
+            tally.refused.append((ready[0].told, str(error)))
         else:
             middle = len(ready) // 2
-            self._send(ready[:middle])
-            self._send(ready[middle:])
+            self._try(ready[:middle], tally)
+            self._try(ready[middle:], tally)
+        if len(tally.refused) >= MANY and not tally.accepted:
+            raise tally.none_is_taken()
 
     def _set_aside(self, told: Told, why: str) -> None:
         """Alone: the others go on.  The record itself stays in the store."""
