@@ -10,6 +10,7 @@ import json
 import logging
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -278,6 +279,8 @@ def test_the_goodput_of_a_run_every_minute(world: World, services: CloudServices
     assert steps[-1][1] in (299, 300) and [v for _, v in steps] == sorted(v for _, v in steps)
     ((_, ideal),) = services.named("/performance").items()
     assert ideal[-1][1] == pytest.approx(1.0, rel=0.01)
+    ((_, apart),) = services.named("/step_time_deviation").items()
+    assert apart[-1][1] == pytest.approx(0.0, abs=0.01)
     ((window, shares),) = services.named("/interval_goodput").items()
     assert dict(window[3])["rolling_window_size"] == "60"
     assert shares[2][1] == pytest.approx(100.0, abs=0.5)
@@ -377,6 +380,18 @@ def test_an_answer_that_comes_too_late_makes_no_second_entry(
     until(lambda: services.repeats == 33)
     world.settled()
     assert len(services.entries) == 11
+
+
+def test_a_service_that_is_always_slow_gets_more_time(
+    world: World, services: CloudServices
+) -> None:
+    """Slower than the deadline that was set: with that one nothing would ever arrive."""
+    services.fault = lambda request, context: time.sleep(0.4)
+    world.train(3)
+    world.start("logging", timeout_seconds=0.15)
+    assert "no answer within" in world.troubled().problem
+    assert world.settled().sent == 4
+    assert len(services.entries) == 4
 
 
 def test_a_connection_that_is_half_open(tmp_path: Path) -> None:

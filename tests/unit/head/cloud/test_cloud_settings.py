@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,11 @@ def test_a_file_the_environment_and_flags(tmp_path: Path) -> None:
 def test_what_is_wrong_is_said_at_once(wrong: dict[str, object], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         GcpSettings(**wrong)  # type: ignore[arg-type]
+
+
+def test_the_page_about_it_names_every_setting() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "cloud.md").read_text()
+    assert [each.name for each in fields(GcpSettings) if f"`{each.name}`" not in page] == []
 
 
 def test_the_command_shows_them(
