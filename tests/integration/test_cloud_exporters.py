@@ -594,6 +594,21 @@ def test_one_that_the_service_refuses_is_counted_and_the_rest_goes_on(
     assert report.problem == "" and "in order" in report.lost_why
 
 
+def test_of_two_runs_with_one_name_the_newest_counts(world: World, services: CloudServices) -> None:
+    world.train(200)
+    twin = job("job 1", "journal-b")
+    twin.definitions = [RunScope(1, RunId("another id"), "job 1"), *twin.definitions[1:]]
+    begin_ns = BEGIN + 100 * SECOND
+    twin.origin = replace(twin.origin, start_ns=begin_ns)
+    rows = [(2, begin_ns + n * SECOND, n, begin_ns / SECOND + n) for n in range(200)]
+    world.keep(twin.batch([(1, begin_ns, None, begin_ns / SECOND), *rows]))
+    world.start("monitoring")
+    until(lambda: world.minutes("/total_elapsed_time") == 6)
+    ((_, elapsed),) = services.named("/total_elapsed_time").items()
+    assert (world.report().problem, world.report().lost) == ("", 0)
+    assert elapsed[0][1] == 40.0 and elapsed[-1][1] <= 200.0
+
+
 @pytest.mark.soak
 def test_only_so_many_runs_at_a_time(world: World, services: CloudServices) -> None:
     for number in range(60):

@@ -31,7 +31,7 @@ from runwatch.head.cloud import failures
 from runwatch.head.cloud.clients import Connection
 from runwatch.head.cloud.failures import Refused
 from runwatch.head.cloud.settings import GcpSettings
-from runwatch.head.forward.cursor import CursorFile
+from runwatch.head.forward.cursor import CursorFile, whole
 from runwatch.head.forward.forwarder import Trouble
 from runwatch.head.forward.report import Report
 from runwatch.head.state.accounts.accounts import MOST_FOLDS, Accounts
@@ -83,8 +83,9 @@ class FigureSource:
         self._interval_ns = int(settings.interval_seconds * 1e9)
         kept = file.read()
         first_ns = clock.wall_ns() - int(settings.backfill_hours * 3600e9)
-        self._at_ns = int(kept.get("at_ns", first_ns)) // self._interval_ns * self._interval_ns
-        self._sent, self._lost = int(kept.get("sent", 0)), int(kept.get("lost", 0))
+        at_ns = whole(kept.get("at_ns"), first_ns)
+        self._at_ns = at_ns // self._interval_ns * self._interval_ns
+        self._sent, self._lost = whole(kept.get("sent")), whole(kept.get("lost"))
         self._why = str(kept.get("lost_why", ""))
         self._open: list[_Request] = []
         """Of the moments from `_at_ns` to `_through_ns`, as far as they are not sent."""
@@ -160,10 +161,14 @@ class FigureSource:
     def _at(self, moments: list[int], runs: Sequence[RunSummary]) -> dict[int, list[_One]]:
         """What there is to tell of each moment.  A run's account is drawn up once for all."""
         found: dict[int, list[_One]] = {at: [] for at in moments}
+        named: set[tuple[int, str]] = set()
         there = [run for run in runs if any(self._works(run, at) for at in moments)]
         self._say_left_out(len(there) - MOST_FOLDS)
         for run in there[:MOST_FOLDS]:
-            for at, one in self._of(run, [at for at in moments if self._works(run, at)]):
+            # Of several runs with one name the newest counts: a series has one point of a moment.
+            mine = [at for at in moments if self._works(run, at) and (at, run.name) not in named]
+            named.update((at, run.name) for at in mine)
+            for at, one in self._of(run, mine):
                 found[at].append(one)
         return found
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from runwatch.buckets import HIGHEST
 from runwatch.clock import Clock, system_clock
-from runwatch.head.forward.cursor import CursorFile
+from runwatch.head.forward.cursor import CursorFile, whole
 from runwatch.record import (
     NO_STEP,
     Batch,
@@ -120,7 +120,7 @@ class Trail:
         kept = file.read()
         now_ns = clock.wall_ns()
         first_ns = now_ns - int(backfill_seconds * 1e9)
-        self._floor_ns = max(_whole(kept.get("floor_ns"), first_ns), now_ns - OLDEST_DAYS * DAY_NS)
+        self._floor_ns = max(whole(kept.get("floor_ns"), first_ns), now_ns - OLDEST_DAYS * DAY_NS)
         self._marks = _marks_of(kept)
         self.counts.update(_counts_of(kept))
         # From here on: what the writer's thread sees, too.
@@ -359,23 +359,25 @@ def _id(batch: Batch, time_ns: int, step: int, what: list[Any]) -> str:
 # ── the file ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _whole(value: object, otherwise: int) -> int:
-    return value if isinstance(value, int) else otherwise
-
-
 def _marks_of(kept: Mapping[str, Any]) -> dict[RunId, dict[JournalId, _Mark]]:
+    """A mark that is none is left out: its journal is sent again."""
     return {
         RunId(run): {
-            JournalId(journal): _Mark(at_ns, Position(position))
-            for journal, (at_ns, position) in marks.items()
+            JournalId(journal): _Mark(mark[0], Position(mark[1]))
+            for journal, mark in _object(marks).items()
+            if isinstance(mark, list) and [type(each) for each in mark] == [int, int]
         }
-        for run, marks in kept.get("marks", {}).items()
+        for run, marks in _object(kept.get("marks")).items()
     }
 
 
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
 def _lates_of(kept: Mapping[str, Any]) -> dict[str, int]:
-    return {journal: _whole(at_ns, 0) for journal, at_ns in kept.get("late", {}).items()}
+    return {journal: whole(at_ns, 0) for journal, at_ns in _object(kept.get("late")).items()}
 
 
 def _counts_of(kept: Mapping[str, Any]) -> dict[str, int]:
-    return {name: _whole(count, 0) for name, count in kept.get("counts", {}).items()}
+    return {name: whole(count, 0) for name, count in _object(kept.get("counts")).items()}

@@ -211,6 +211,17 @@ def test_a_cursor_that_cannot_be_read_begins_anew(
     assert "is begun anew" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "more", ['"marks": 7', '"marks": {"run-a": {"journal-a": ["x"]}}', '"late": [], "counts": 0']
+)
+def test_a_cursor_with_odd_fields_is_read_as_far_as_it_goes(world: World, more: str) -> None:
+    world.keep(writer().batch([at(1, 1.0)]))
+    world.file.parent.mkdir(exist_ok=True)
+    world.file.write_text(f'{{"version": 1, "floor_ns": "x", {more}}}')
+    world.start()
+    assert world.sent() == [1.0]
+
+
 def test_the_cursor_is_not_written_while_nothing_happens(world: World) -> None:
     world.keep(writer().batch([at(1, 1.0)]))
     assert world.sent() == [1.0]
