@@ -14,6 +14,8 @@ from typing import Any, Final, NamedTuple
 
 from runwatch.record import NO_STEP
 
+IMPORTED: Final = "imported"
+"""The host of journals that were made of somebody else's log."""
 PREFIX: Final = "goodput."
 LOGGER: Final = "logger"
 TYPE: Final = "type"

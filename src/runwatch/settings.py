@@ -121,6 +121,8 @@ def _convert(value: Any, hint: Any, what: str) -> Any:
             return _integer(value)
         if kind is Path:
             return Path(str(value)).expanduser()
+        if kind is str and isinstance(value, list):  # of a file; elsewhere they have commas
+            return ",".join(map(str, value))
         return kind(value)
     except (TypeError, ValueError) as error:
         name = getattr(kind, "__name__", str(kind))

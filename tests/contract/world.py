@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
@@ -42,6 +43,24 @@ _FRAMES: Final = {
 }
 
 
+class _Refused:
+    """A service that takes nothing more."""
+
+    def start(self) -> None:
+        pass
+
+    def stored(self, batches: Sequence[Batch]) -> None:
+        pass
+
+    def reports(self) -> list[Report]:
+        why, todo = "the service refuses (403)", "grant roles/logging.logWriter"
+        told = Report("cloud_logging", "Cloud Logging", 204, 3, when(100), 1, "too long")
+        return [replace(told, problem=why, todo=todo, problem_since_ns=when(101))]
+
+    def close(self) -> None:
+        pass
+
+
 class World:
     """One run that was killed and began again, another that was deleted, two of one name."""
 
@@ -61,7 +80,7 @@ class World:
             ),
             clock=FakeClock(NOW),
         )
-        self.head.forwarding.append(_Sender())
+        self.head.forwarding.append(_Refused())
         self._speaker = self._producer("agent-a", run="", name="", role="agent")
         self._looker = self._producer("agent-b", role="agent")
         self.ranks: list[Producer] = []
@@ -181,22 +200,6 @@ class World:
             "state": "S", "round": command.body["first_round"] + number,
             "incident": command.body["incident"], "command": command.id, "threads": [main],
         }  # fmt: skip
-
-
-class _Sender:
-    """A receiver of telemetry that is away."""
-
-    def start(self) -> None: ...
-    def stored(self, batches: Sequence[Batch]) -> None: ...
-    def close(self) -> None: ...
-
-    def reports(self) -> list[Report]:
-        return [
-            Report("remote_write", "remote write to http://prometheus:9090/api/v1/write", sent=70,
-                   waiting=3, waiting_since_ns=NOW - 5 * 10**9, lost=1, lost_why="out of order",
-                   problem="no answer: Connection refused", todo="is it up?",
-                   problem_since_ns=NOW - 4 * 10**9)
-        ]  # fmt: skip
 
 
 class _Door:

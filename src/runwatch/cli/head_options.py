@@ -11,6 +11,7 @@ from pathlib import Path
 from runwatch.address import Listening
 from runwatch.cli.source import head_of
 from runwatch.errors import StoreBusy
+from runwatch.head.cloud.settings import GcpSettings
 from runwatch.head.telemetry.settings import TelemetrySettings
 from runwatch.settings import load
 
@@ -45,6 +46,23 @@ def telemetry_options(parser: argparse.ArgumentParser) -> None:
 def telemetry_settings(arguments: argparse.Namespace) -> TelemetrySettings:
     flags = {"remote_write": arguments.remote_write, "otlp_export": arguments.otlp_export}
     return load(TelemetrySettings, section="telemetry", flags=flags).values
+
+
+def gcp_options(parser: argparse.ArgumentParser) -> None:
+    sent = {"logging": "stack dumps and goodput entries", "monitoring": "the goodput of runs"}
+    for service, what in sent.items():
+        parser.add_argument(
+            f"--gcp-{service}",
+            nargs="?",
+            const="true",
+            metavar="PROJECT",
+            help=f"send {what} to Cloud {service.title()} (`runwatch config gcp` shows the rest)",
+        )
+
+
+def gcp_settings(arguments: argparse.Namespace) -> GcpSettings:
+    flags = {"logging": arguments.gcp_logging, "monitoring": arguments.gcp_monitoring}
+    return load(GcpSettings, section="gcp", flags=flags).values
 
 
 def json_option(parser: argparse.ArgumentParser) -> None:

@@ -7,5 +7,6 @@ a run.  `perfetto.py` writes a run as a timeline, of which `lifeline.py` is the 
 `gauges.py` has numbers on their way into a database, `remote_write.py` and `otlp.py` their bytes.
 `prometheus.py` reports on Runwatch itself and on the goodput of runs.  `fleet.py` lists the
 devices, `frames.py` turns their samples into frames, and `session.py` writes the frames of a
-session. `store/` reads points; `views/` says what they mean.
+session.  `cloud_logging.py` and `cloud_monitoring.py` have the entries and series of Google's
+services.  `store/` reads points; `views/` says what they mean.
 """

@@ -1,23 +1,33 @@
-"""Stack dumps as entries of Google Cloud Logging, where people know to look for them:
+"""Records as entries of Google Cloud Logging, where people know to look for them.
+
+Stack dumps, as the monitor of TPU hosts writes them:
 
     logName="projects/<project>/logs/tpu.googleapis.com%2Fruntime_monitor"
     jsonPayload.verb="stacktraceanalyzer"
 
-`send` is the only part that talks to the service; it needs the `[gcp]` extra.
+Entries of a goodput log, in the log with the name that the program gave it, so that the original's
+calculators can read them.  Points of metrics, in `ml_diagnostics_metric`.
+
+All are in the JSON form of the service.  The head sends them (`head/cloud/`); `send` is for
+programs that have a client of their own, and needs the `[gcp]` extra.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Any, Final
+from urllib.parse import quote
 
 from runwatch.record.stacks import Stacks
 
+LOG_NAME: Final = "tpu.googleapis.com/runtime_monitor"
 LOG: Final = "tpu.googleapis.com%2Fruntime_monitor"
 VERB: Final = "stacktraceanalyzer"
+METRIC_LOG: Final = "ml_diagnostics_metric"
 MAX_TEXT: Final = 200_000
-"""An entry may have 256 KB."""
+"""Bytes: an entry may have 256 KB."""
 
 
 def entry(stacks: Stacks, *, run: str = "") -> dict[str, Any]:
@@ -30,11 +40,57 @@ def entry(stacks: Stacks, *, run: str = "") -> dict[str, Any]:
         "labels": {key: value for key, value in labels.items() if value},
         "jsonPayload": {
             "verb": VERB,
-            "message": "\n".join(_text(stacks))[:MAX_TEXT],
+            "message": _cut("\n".join(_text(stacks))),
             "how": stacks.how,
             "fault": stacks.fault or "",
         },
     }
+
+
+def goodput_entry(entry: Mapping[str, Any], time_ns: int) -> dict[str, Any]:
+    """An entry of a goodput log; `time_ns` is when it was recorded."""
+    payload = {str(name): plain(value) for name, value in entry.items()}
+    return {"timestamp": _time(time_ns), "severity": "INFO", "jsonPayload": payload}
+
+
+def metric_entry(
+    name: str,
+    value: float,
+    *,
+    time_ns: int,
+    step: int | None,
+    labels: Mapping[str, str],
+    run: str,
+    location: str,
+    project: str,
+) -> dict[str, Any]:
+    """A point of a metric.  `labels` go into the payload, as `unit` and `hostname` do."""
+    where = {"project_id": project, "location": location, "namespace": name, "node_id": run}
+    payload: dict[str, Any] = {**labels, "values": [plain(value)]}
+    if step is not None:
+        payload["step_index"] = step
+    return {
+        "timestamp": _time(time_ns),
+        "severity": "INFO",
+        "resource": {"type": "generic_node", "labels": where},
+        "jsonPayload": payload,
+    }
+
+
+def log_name(project: str, log: str) -> str:
+    """`log` as a program names it; it may have any characters."""
+    return f"projects/{project}/logs/{quote(log, safe='')}"
+
+
+def plain(value: Any) -> Any:
+    """What a payload can hold: it knows no NaN and no infinity, and all its numbers are floats."""
+    if isinstance(value, float):
+        return value if isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {str(name): plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
 def request(project: str, entries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -59,6 +115,10 @@ def send(client: Any, entries: Iterable[Mapping[str, Any]]) -> int:
             partial_success=True,
         )
     return len(named)
+
+
+def _cut(text: str) -> str:
+    return text.encode("utf-8", "replace")[:MAX_TEXT].decode("utf-8", "ignore")
 
 
 def _time(time_ns: int) -> str:

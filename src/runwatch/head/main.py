@@ -18,6 +18,8 @@ from runwatch.errors import RunwatchError, UsageError
 from runwatch.files import private
 from runwatch.head.access.admission import Admission
 from runwatch.head.access.main_token import MainToken, kept_token, new_token
+from runwatch.head.cloud.exporters import CloudExporters
+from runwatch.head.cloud.settings import GcpSettings
 from runwatch.head.context import NOWHERE
 from runwatch.head.features.gswarm.api import GswarmApi
 from runwatch.head.features.gswarm.grpc import ProfilerService
@@ -54,6 +56,7 @@ class Head:
         tail_journals: bool = False,
         open_gswarm: bool = False,
         telemetry: TelemetrySettings | None = None,
+        gcp: GcpSettings | None = None,
         clock: Clock = system_clock,
     ) -> None:
         # Somebody who names a token wants it to be asked for.
@@ -70,6 +73,8 @@ class Head:
         )
         if telemetry is not None and telemetry.is_on:
             self._send_telemetry(telemetry)
+        if gcp is not None and (gcp.logs or gcp.monitors):
+            self._send_to_cloud(gcp)
         self.service = SpineService(
             self.local.ingest,
             keeping=Keeping(
@@ -133,6 +138,18 @@ class Head:
         local.forwarding.append(
             Telemetry(
                 telemetry, root, local.store, local.board, local.accounts.brief, clock=local.clock
+            )
+        )
+
+    def _send_to_cloud(self, gcp: GcpSettings) -> None:
+        root, local = self.settings.root, self.local
+        if not writable(root):
+            logger.warning("nothing is sent to Google Cloud: this head cannot write to %s", root)
+            return
+        runs = local.board.summaries
+        local.forwarding.append(
+            CloudExporters(
+                gcp, root, local.store, local.accounts, lambda: runs()[0], clock=local.clock
             )
         )
 

@@ -1,8 +1,8 @@
 """Show every setting: its value, where it came from, and what it does.
 
-The sections agent, head, store and telemetry are settings: the last of these that names one wins:
-its default, config.toml in the Runwatch directory, the environment, a command's flags.  The section
-program is what programs read from the environment.
+The sections agent, head, store, telemetry and gcp are settings: the last of these that names one
+wins: its default, config.toml in the Runwatch directory, the environment, a command's flags.  The
+section program is what programs read from the environment.
 
 example:
   runwatch config
@@ -24,6 +24,7 @@ from runwatch.agent.settings import AgentSettings
 from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.paint import Paint
 from runwatch.cli.variables import PROGRAM
+from runwatch.head.cloud.settings import GcpSettings
 from runwatch.head.settings import HeadSettings
 from runwatch.head.telemetry.settings import TelemetrySettings, without_password
 from runwatch.settings import load, runwatch_dir
@@ -35,6 +36,7 @@ SETTINGS: Final[Mapping[str, type[Any]]] = {
     "head": HeadSettings,
     "store": StoreSettings,
     "telemetry": TelemetrySettings,
+    "gcp": GcpSettings,
 }
 SECTIONS: Final = ("program", *SETTINGS)
 WIDEST: Final = 100

@@ -17,6 +17,8 @@ from pathlib import Path
 
 from runwatch import logs
 from runwatch.cli.head_options import (
+    gcp_options,
+    gcp_settings,
     json_option,
     print_ready,
     served_once,
@@ -43,6 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tls-certificate", type=Path, help="PEM file; turns TLS on")
     parser.add_argument("--tls-key", type=Path, help="PEM file of the certificate's key")
     telemetry_options(parser)
+    gcp_options(parser)
     json_option(parser)
 
 
@@ -54,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     log_to_stderr("%(asctime)s %(levelname)s %(message)s")
     settings = load(HeadSettings, section="head", flags=vars(arguments)).values
     telemetry = telemetry_settings(arguments)
+    gcp = gcp_settings(arguments)
 
     def ready(at: Listening) -> None:
         if arguments.json:
@@ -68,5 +72,5 @@ def run(arguments: argparse.Namespace) -> int:
 
     logs.spare()
     with served_once(settings.root):
-        Head(settings, tail_journals=True, telemetry=telemetry).run(ready)
+        Head(settings, tail_journals=True, telemetry=telemetry, gcp=gcp).run(ready)
     return 0

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from runwatch import logs
 from runwatch.cli.head_options import (
+    gcp_options,
+    gcp_settings,
     json_option,
     print_ready,
     served_once,
@@ -37,6 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     token_options(parser)
     parser.add_argument("--base-path", help="path under which a proxy serves it: /team/x")
     telemetry_options(parser)
+    gcp_options(parser)
     json_option(parser)
 
 
@@ -53,6 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = load(HeadSettings, section="head", flags=flags).values
     check_open(settings.root)
     telemetry = telemetry_settings(arguments)
+    gcp = gcp_settings(arguments)
 
     def ready(at: Listening) -> None:
         if arguments.json:
@@ -63,5 +67,5 @@ def run(arguments: argparse.Namespace) -> int:
 
     logs.spare()
     with served_once(settings.root):
-        Head(settings, tail_journals=True, telemetry=telemetry).run(ready)
+        Head(settings, tail_journals=True, telemetry=telemetry, gcp=gcp).run(ready)
     return 0

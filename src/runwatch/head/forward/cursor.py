@@ -19,6 +19,11 @@ MOST_BYTES: Final = 256 << 20
 logger = logging.getLogger("runwatch.head")
 
 
+def whole(value: object, otherwise: int = 0) -> int:
+    """A number of the file, or what to take if it has none."""
+    return value if isinstance(value, int) else otherwise
+
+
 class CursorFile:
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -17,9 +17,11 @@ All is pure; who asks brings the account, the processes, the series and the samp
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from math import isfinite
 from typing import Final, Literal
 
@@ -33,6 +35,8 @@ WEEK_NS: Final = 7 * 24 * HOUR_NS
 _MONDAY_NS: Final = 4 * 24 * HOUR_NS
 """The first Monday of the epoch, 1970-01-05."""
 NEARLY_ALL: Final = 0.9
+LATEST_STEPS: Final = 100
+"""How far steps are from the ideal is told of so many."""
 EXCLUDED: Final = "excluded"
 MFU: Final = "mfu"
 TENSOR_ACTIVITY: Final = ("gpu_tensor_activity_percent", "tpu_tensorcore_utilization_percent")
@@ -296,3 +300,16 @@ def weeks(start_ns: int, end_ns: int) -> Iterator[tuple[str, int, int]]:
         until_ns = min(begin_ns + WEEK_NS, end_ns)
         yield f"{year}-W{week:02d}", start_ns, until_ns
         start_ns = until_ns
+
+
+def step_deviation_ns(goodput: Goodput, until_ns: int) -> int | None:
+    """How far the latest steps before a moment are from the ideal, in the mean; None: not known."""
+    ideal_ns = goodput.ideal_step_ns
+    laps = [lap for lap in goodput.laps if len(lap) and lap.begins[0] <= until_ns]
+    if ideal_ns is None or not laps:
+        return None
+    begins = laps[-1].begins
+    end = bisect_right(begins, until_ns)
+    latest = begins[max(0, end - LATEST_STEPS - 1) : end]
+    apart = [abs(b - a - ideal_ns) for a, b in pairwise(latest)]
+    return sum(apart) // len(apart) if apart else None

@@ -19,7 +19,7 @@ from runwatch.compat.goodput.goodput_utils import (
     get_node_zone,
 )
 from runwatch.compat.goodput.monitor.cloud import CloudOutlet
-from runwatch.compat.goodput.monitor.cloud_monitoring import (
+from runwatch.exports.cloud_monitoring import (
     RESOURCE,
     Workload,
     job_times,
@@ -201,7 +201,7 @@ def test_series_have_the_names_and_labels_that_dashboards_know() -> None:
             accelerator | {"window_type": "INTERVAL", "rolling_window_size": "600"},
         ),
     ]
-    assert {s.metric for s in found if s.value_type is ValueType.INT} == {
+    assert {s.metric for s in found if s.value_type == "int64_value"} == {
         "disruptions",
         "max_productive_steps",
     }

@@ -11,13 +11,13 @@ import pytest
 
 from runwatch.compat.goodput.calculator.calculator import GoodputCalculator
 from runwatch.compat.goodput.goodput_utils import GCPOptions
-from runwatch.compat.goodput.monitor.cloud_monitoring import (
+from runwatch.compat.goodput.monitor.monitor import GoodputMonitor
+from runwatch.compat.goodput.monitor.monitor_elastic import ElasticGoodputMonitor
+from runwatch.exports.cloud_monitoring import (
     ACCOUNT_PREFIX,
     Workload,
     account_shares,
 )
-from runwatch.compat.goodput.monitor.monitor import GoodputMonitor
-from runwatch.compat.goodput.monitor.monitor_elastic import ElasticGoodputMonitor
 from runwatch.exports.event_files import account_scalars
 from runwatch.sdk.guard import tally
 from tests.unit.compat.goodput.monitor_help import (

@@ -7,26 +7,15 @@ window has a value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from runwatch.compat.goodput.goodput_utils import BadputType, UnproductiveTimeDict, each_amount
+from runwatch.exports.cloud_monitoring import SOURCES
 from runwatch.views.goodput.account import Account
 
-_KINDS: Final[Mapping[str, BadputType]] = {
-    "accelerator_init": BadputType.TPU_INITIALIZATION,
-    "training_preparation": BadputType.TRAINING_PREP,
-    "program_startup": BadputType.PROGRAM_STARTUP,
-    "data_loading": BadputType.DATA_LOADING_SYNC,
-    "checkpoint_save": BadputType.UNPRODUCTIVE_CHECKPOINT_SAVE_TIME,
-    "checkpoint_restore": BadputType.UNPRODUCTIVE_CHECKPOINT_RESTORE_TIME,
-    "wasted_progress": BadputType.WASTED_PROGRESS_FROM_DISRUPTION,
-    "infrastructure_recovery": BadputType.INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION,
-    "elastic_slice_down": BadputType.ELASTIC_SLICE_DOWN,
-    "elastic_scale_up": BadputType.ELASTIC_SCALE_UP,
-    "elastic_reinitialization": BadputType.ELASTIC_REINITIALIZATION,
-}
+_KINDS: Final = {name: BadputType[source] for name, source in SOURCES.items()}
 """All other classes, a hang among them, are OTHER."""
 
 CUSTOM: Final = "custom:"

@@ -31,6 +31,7 @@ from runwatch.compat.goodput.log.entries import (
     to_record,
 )
 from runwatch.compat.goodput.log.following import Journals, is_of_job
+from runwatch.entries import IMPORTED
 from runwatch.errors import NotFound, UsageError
 from runwatch.journal.segment import new_journal_id
 from runwatch.journal.writer import JournalWriter
@@ -40,7 +41,7 @@ from runwatch.sdk.guard import logger
 from runwatch.sdk.identity import display_name, slug
 from runwatch.sdk.values.plain import mapping, text
 
-HOST: Final = "imported"
+HOST: Final = IMPORTED
 DEFAULT_SINCE: Final = timedelta(days=60)
 PAGE: Final = 1000
 """As many entries as Cloud Logging gives at once."""

@@ -2,5 +2,5 @@
 
 `monitor.py` is what programs call, `timetable.py` says when an export is due, `uploads.py` makes
 one.  It goes to TensorBoard (`tensorboard.py`) and to Cloud Monitoring (`cloud.py`, in the shapes
-of `cloud_monitoring.py`).  `pace.py` measures how step times deviate.
+of `exports/cloud_monitoring.py`).  `pace.py` measures how step times deviate.
 """

@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from runwatch.clock import Clock, system_clock
-from runwatch.compat.goodput.gcp_metrics import GCPMetrics
+from runwatch.compat.goodput.gcp_metrics import GCPMetrics, ValueType
 from runwatch.compat.goodput.goodput_utils import (
     GCPOptions,
     get_accelerator_type,
     get_gcp_project_id,
     get_node_zone,
 )
-from runwatch.compat.goodput.monitor.cloud_monitoring import Series, Workload
+from runwatch.exports.cloud_monitoring import Series, Workload
 from runwatch.sdk.guard import attempt, logger
 
 ASK_AGAIN_SECONDS: Final = 60.0
@@ -55,7 +55,11 @@ class CloudOutlet:
     def send(self, series: Iterable[Series]) -> None:
         if self._metrics is not None and self.workload is not None:
             finite = (one for one in series if math.isfinite(one.value))
-            self._metrics.send_metrics([self.workload.request(one) for one in finite])
+            requests = [
+                self.workload.request(one) | {"value_type": ValueType(one.value_type)}
+                for one in finite
+            ]
+            self._metrics.send_metrics(requests)
 
     def _is_ready(self) -> bool:
         """Asked again from time to time: a pod's metadata service may start after the pod."""

@@ -17,7 +17,11 @@ from runwatch.clock import Clock, system_clock
 from runwatch.compat.goodput.calculator.quiet import Quiet
 from runwatch.compat.goodput.goodput_utils import BadputType, GCPOptions, GoodputType, each_amount
 from runwatch.compat.goodput.monitor.cloud import CloudOutlet
-from runwatch.compat.goodput.monitor.cloud_monitoring import (
+from runwatch.compat.goodput.monitor.pace import Pace
+from runwatch.compat.goodput.monitor.tensorboard import job_scalars
+from runwatch.compat.goodput.monitor.timetable import Timetable
+from runwatch.errors import UsageError
+from runwatch.exports.cloud_monitoring import (
     Parts,
     Series,
     Workload,
@@ -29,10 +33,6 @@ from runwatch.compat.goodput.monitor.cloud_monitoring import (
     step_times,
     window_shares,
 )
-from runwatch.compat.goodput.monitor.pace import Pace
-from runwatch.compat.goodput.monitor.tensorboard import job_scalars
-from runwatch.compat.goodput.monitor.timetable import Timetable
-from runwatch.errors import UsageError
 from runwatch.exports.event_files import EventFile, Scalar, account_scalars
 from runwatch.sdk.guard import attempt, logger
 

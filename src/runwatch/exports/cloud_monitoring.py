@@ -11,7 +11,8 @@ deviation to `performance` too, under the same labels, so that neither could be 
 Runwatch's own account has the same metrics and labels under a prefix of its own, so that sums over
 the others stay what they were.  The service takes such metrics for a `generic_task` only.
 
-Nothing here talks to the service; `gcp_metrics.py` does.
+The figures come from the head (`head/cloud/`), in Runwatch's own account, or from the drop-in
+monitor (`compat/goodput/`), by the original's rules.  Nothing here talks to the service.
 """
 
 from __future__ import annotations
@@ -19,9 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
-
-from runwatch.compat.goodput.gcp_metrics import ValueType
+from typing import Any, Final, Literal
 
 PREFIX: Final = "compute.googleapis.com/workload/"
 RESOURCE: Final = "compute.googleapis.com/Workload"
@@ -31,6 +30,24 @@ NAMESPACE: Final = "runwatch"
 PRODUCTIVE, EXCLUDED = "productive", "excluded"
 NOT_BADPUT: Final = frozenset(("DATA_LOADING_ASYNC",))
 """Loading that overlaps training costs no time."""
+OTHER: Final = "OTHER"
+CUSTOM_EVENTS: Final = "CUSTOM_BADPUT_EVENTS"
+SOURCES: Final[Mapping[str, str]] = {
+    "accelerator_init": "TPU_INITIALIZATION",
+    "training_preparation": "TRAINING_PREP",
+    "program_startup": "PROGRAM_STARTUP",
+    "data_loading": "DATA_LOADING_SYNC",
+    "checkpoint_save": "UNPRODUCTIVE_CHECKPOINT_SAVE_TIME",
+    "checkpoint_restore": "UNPRODUCTIVE_CHECKPOINT_RESTORE_TIME",
+    "wasted_progress": "WASTED_PROGRESS_FROM_DISRUPTION",
+    "infrastructure_recovery": "INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION",
+    "elastic_slice_down": "ELASTIC_SLICE_DOWN",
+    "elastic_scale_up": "ELASTIC_SCALE_UP",
+    "elastic_reinitialization": "ELASTIC_REINITIALIZATION",
+}
+"""The original's name of each class of the account.  All others, a hang among them, are OTHER."""
+_ELASTIC: Final = "ELASTIC_"
+_CUSTOM: Final = "custom:"
 
 Parts = Mapping[str, float | Mapping[str, float]]
 """Name → amount; an amount may consist of named parts."""
@@ -46,8 +63,8 @@ class Series:
     prefix: str = PREFIX
 
     @property
-    def value_type(self) -> ValueType:
-        return ValueType.INT if isinstance(self.value, int) else ValueType.DOUBLE
+    def value_type(self) -> Literal["int64_value", "double_value"]:
+        return "int64_value" if isinstance(self.value, int) else "double_value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +84,7 @@ class Workload:
         return Series(metric, value, all_labels)
 
     def request(self, series: Series) -> dict[str, Any]:
-        """As `GCPMetrics.send_metrics` takes it."""
+        """The fields of the library's `TimeSeries`, flat."""
         is_own = series.prefix == ACCOUNT_PREFIX
         return {
             "metric_type": series.prefix + series.metric,
@@ -139,6 +156,21 @@ def window_shares(
         workload, "interval_goodput", goodput_percent, "interval_badput", badput_percent,
         rolling_window_size=str(window_seconds),
     )  # fmt: skip
+
+
+def in_sources(spent: Mapping[str, float]) -> Parts:
+    """What Runwatch's account says was not productive, in the original's kinds.  Those that every
+    job has are there even at 0; the elastic ones only if they occur."""
+    named = [name for name in SOURCES.values() if not name.startswith(_ELASTIC)]
+    parts: dict[str, float] = dict.fromkeys((*named, OTHER), 0.0)
+    custom: dict[str, float] = {}
+    for name, amount in spent.items():
+        if name.startswith(_CUSTOM):
+            custom[name.removeprefix(_CUSTOM)] = amount
+        elif name not in (PRODUCTIVE, EXCLUDED) and amount:
+            source = SOURCES.get(name, OTHER)
+            parts[source] = parts.get(source, 0.0) + amount
+    return {**parts, CUSTOM_EVENTS: custom} if custom else parts
 
 
 def account_times(workload: Workload, spent_seconds: Mapping[str, float]) -> list[Series]:
