@@ -7,14 +7,14 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from runwatch.address import token_for
 from runwatch.cli import source
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.imports import writing
 from runwatch.imports.ledger import Deliver, Ledger
-from runwatch.imports.planning import Plan
+from runwatch.imports.planning import Known, Plan
 from runwatch.imports.writing import Tally
 from runwatch.settings import runwatch_dir
 from runwatch.ship.finding import find
@@ -36,14 +36,17 @@ class Target:
     def name(self) -> str:
         return self.head or str(self.root)
 
-    def known(self, arguments: argparse.Namespace) -> dict[str, Any]:
-        """The runs that are there, by id."""
+    def known(self, arguments: argparse.Namespace) -> Known:
+        """The runs that are there, and those that were deleted."""
         if not self.head and not self.root.is_dir():
-            return {}
+            return Known()
         given = argparse.Namespace(dir=arguments.dir, head=arguments.head)
         with source.open_source(given) as head:
             runs = head.get("/runs", limit=MOST_RUNS)["runs"]
-        return {run["run"]: run for run in runs}
+            deleted = head.get("/deleted")["deleted"]
+        return Known(
+            frozenset(run["run"] for run in runs), frozenset(run["run"] for run in deleted)
+        )
 
     def deliver(self) -> Deliver:
         return self._send if self.head else self._move

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from runwatch.errors import UsageError
 from runwatch.imports.growing import identity
@@ -96,14 +96,41 @@ def _generation(shelf: Shelf) -> int:
     return int(shelf.folder.name.partition(".")[2] or 0)
 
 
-def check(plans: Iterable[Plan], known: Mapping[str, Any], where: str) -> None:
-    """Two things never become one run silently.  `known` are the runs that are there, by id."""
-    taken = [plan for plan in plans if plan.is_new and plan.run in known]
-    if not taken:
-        return
-    first = taken[0]
-    more = f" (and {len(taken) - 1} more)" if len(taken) > 1 else ""
-    raise UsageError(
-        f"there is a run {first.ledger.name!r} in {where} already, which was not imported from "
-        f"{first.source.path}{more}: nothing was imported. Choose a name with --run NAME"
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The ids of the runs that are there already, and of those that were deleted."""
+
+    there: frozenset[str] = frozenset()
+    deleted: frozenset[str] = frozenset()
+
+
+def check(plans: Sequence[Plan], known: Known, where: str) -> None:
+    """Two things never become one run silently, and nothing is imported that would be dropped."""
+    taken = [plan for plan in plans if plan.is_new and plan.run in known.there]
+    if taken:
+        first = taken[0]
+        raise UsageError(
+            f"there is a run {first.ledger.name!r} in {where} already, which was not imported from "
+            f"{first.source.path}{_more(taken)}: nothing was imported. Choose a name with "
+            "--run NAME"
+        )
+    buried = [plan for plan in plans if plan.run in known.deleted - known.there]
+    if buried:
+        raise UsageError(
+            f"run {buried[0].ledger.name!r}{_more(buried)} was deleted in {where}: nothing was "
+            "imported. `runwatch restore` brings it back; or choose a name with --run NAME"
+        )
+
+
+def missing(plan: Plan, known: Known) -> str:
+    """What to say of a run that was imported and is not there."""
+    if plan.is_new or plan.run in known.there:
+        return ""
+    return (
+        f"run {plan.ledger.name!r} was imported before and is not there now; --again imports it "
+        "from the beginning"
     )
+
+
+def _more(plans: Sequence[Plan]) -> str:
+    return f" (and {len(plans) - 1} more)" if len(plans) > 1 else ""

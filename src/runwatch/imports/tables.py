@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from runwatch.clock import system_clock
 from runwatch.imports.growing import Growing, identity, opened, size
 from runwatch.imports.items import (
     MAIN,
@@ -36,9 +37,12 @@ STEPS: Final = ("step", "global_step", "_step", "steps", "iteration", "iter")
 TIMES: Final = (
     "time", "timestamp", "wall_time", "wall time", "_timestamp", "datetime", "date", "time_ns",
 )  # fmt: skip
+QUIET_NS: Final = 60 * 10**9
+"""A file that was not written for so long is complete."""
 _DELIMITERS: Final = ",;\t|"
 _PEEK: Final = 64 << 10
-_LONGEST_ROW: Final = 1 << 20
+_MOST_LINES: Final = 1000
+"""Of one row, with quotes around line ends."""
 _DAYS: Final = ((1e17, 1), (1e14, 1_000), (1e11, 1_000_000))
 """From this number on, a time without a unit is in nanoseconds, microseconds, milliseconds; each
 with the nanoseconds in one.  A smaller one is in seconds."""
@@ -179,16 +183,26 @@ def _rows(file: Growing, form: _Form) -> Iterator[tuple[int, list[str]]]:
     def lines() -> Iterator[str]:
         for line in file.lines():
             pending.append(line)
-            if sum(map(len, pending)) > _LONGEST_ROW:
-                raise NotALog(f"{file.path}: a row has more than 1 MiB; is a quote not closed?")
+            if len(pending) > _MOST_LINES:
+                raise NotALog(
+                    f"{file.path}: a row has more than {_MOST_LINES:,} lines; is a quote not closed?"
+                )
             yield line.decode("utf-8-sig" if not file.offset else "utf-8", "replace")
 
-    for row in csv.reader(lines(), delimiter=form.delimiter):
+    rows = csv.reader(lines(), delimiter=form.delimiter)
+    while (row := _next(rows, file.path)) is not None:
         count = len(pending)
         for line in pending:
             file.take(line)
         pending.clear()
         yield count, row
+
+
+def _next(rows: Iterator[list[str]], path: Path) -> list[str] | None:
+    try:
+        return next(rows, None)
+    except csv.Error as error:
+        raise NotALog(f"{path} is no CSV: {error}; is a quote not closed?") from error
 
 
 def _json_rows(file: Growing) -> Iterator[tuple[int, list[str]]]:
@@ -213,7 +227,8 @@ class _Reading:
         self._line = 0
         self._texts: set[int] | None = None
         """The columns that hold texts; None until the first row is seen."""
-        self._file_ns = int(path.stat().st_mtime_ns)
+        self._file_ns = path.stat().st_mtime_ns
+        self._is_quiet = system_clock.wall_ns() - self._file_ns > QUIET_NS
 
     def items(self, marks: Mapping[str, Mark]) -> Iterator[Item]:
         mark = marks.get(STREAM) or {}
@@ -242,11 +257,15 @@ class _Reading:
 
     def _last(self, file: Growing, known: list[str] | None) -> Iterator[Item]:
         """The last line may have no end: because the file ends so, or because it is still being
-        written.  It is read if it has all columns."""
+        written.  It is read if it has all columns and nobody has written for a while."""
         rest = file.rest.decode("utf-8", "replace")
-        row = next(csv.reader([rest], delimiter=self._form.delimiter or ","), [])
+        rows = csv.reader([rest], delimiter=self._form.delimiter or ",")
+        row = _next(rows, self._path) or []
         reached = self._reached(file)
-        if not self._form.delimiter or not self._line or len(row) != len(self._form.columns):
+        is_whole = len(row) == len(self._form.columns) and self._is_quiet
+        if not self._form.delimiter or not self._line or not is_whole:
+            if rest and known is None:
+                yield LeftOut("last line without an end (for the next import)")
             yield (
                 reached if known is None else reached._replace(mark={**reached.mark, "last": known})
             )

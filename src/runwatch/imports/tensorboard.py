@@ -39,6 +39,7 @@ _TAIL: Final = struct.Struct("<I")
 _POLYNOMIAL: Final = 0x82F63B78  # CRC-32C, bits reversed
 _MASK: Final = 0xA282EAD8
 _ALL: Final = 0xFFFFFFFF
+_DAMAGED: Final = -1
 
 _TEXT: Final = "text"
 _SCALARS: Final = "scalars"
@@ -70,10 +71,11 @@ def sources(files: Iterable[Path], root: Path) -> Iterator[Source]:
     for folder in sorted(folders):
         events = sorted(file for file in folders[folder] if first_event(file) is not None)
         if events:
-            yield _source(folder, events, root)
+            empty = sorted(set(folders[folder]) - set(events))
+            yield _source(folder, events, root, tuple(f"{file} holds no events" for file in empty))
 
 
-def _source(folder: Path, files: list[Path], root: Path) -> Source:
+def _source(folder: Path, files: list[Path], root: Path, notes: tuple[str, ...]) -> Source:
     name = folder.relative_to(root).as_posix() if folder != root else "."
     return Source(
         "tensorboard",
@@ -82,6 +84,7 @@ def _source(folder: Path, files: list[Path], root: Path) -> Source:
         identity("tensorboard", files[0].name, first_event(files[0]) or b""),
         lambda marks: _read(files, marks),
         bytes=sum(map(size, files)),
+        notes=notes,
     )
 
 
@@ -223,14 +226,16 @@ def _frames(file: Growing) -> Iterator[bytes | LeftOut]:
     data, at = b"", 0
     while True:
         length = _length(data, at)
-        if length is None or at + length + 16 > len(data):
-            chunk = file.more() if length != -1 else b""
-            if chunk:
-                data, at = data[at:] + chunk, 0
-                continue
-            if length == -1 and len(data) - at > 0 and any(data[at:]):
+        if length == _DAMAGED:
+            if any(data[at:]):  # zeros are a file that was made longer before it is written
                 yield LeftOut(f"damaged: nothing behind byte {file.offset:,} can be read")
             return
+        if length is None or at + length + 16 > len(data):
+            chunk = file.more()
+            if not chunk:
+                return
+            data, at = data[at:] + chunk, 0
+            continue
         end = at + length + 16
         event = data[at + 12 : end - 4]
         file.take(memoryview(data)[at:end])
@@ -239,11 +244,11 @@ def _frames(file: Growing) -> Iterator[bytes | LeftOut]:
 
 
 def _length(data: bytes, at: int) -> int | None:
-    """None: there is not enough to say.  -1: it is damaged."""
+    """None: there is not enough to say."""
     if len(data) - at < _HEAD.size:
         return None
     length: int = _HEAD.unpack_from(data, at)[0]
-    return length if _is_head(data[at : at + _HEAD.size]) else -1
+    return length if _is_head(data[at : at + _HEAD.size]) else _DAMAGED
 
 
 def _is_head(head: bytes) -> bool:

@@ -30,7 +30,7 @@ from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.progress import progress
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.imports.finding import WANTED, Found, Wanted, find
-from runwatch.imports.planning import Plan, Wish, check, plan
+from runwatch.imports.planning import Known, Plan, Wish, check, missing, plan
 from runwatch.imports.writing import Tally
 from runwatch.terminal import shown
 
@@ -59,14 +59,17 @@ def run(arguments: argparse.Namespace) -> int:
     to = importing.target(arguments)
     wish = Wish(to.root, to.head, arguments.run_name or "", arguments.group or "", arguments.again)
     plans = plan(found.sources, wish)
-    if plans and any(each.is_new for each in plans):
-        check(plans, to.known(arguments), to.name)
+    known = to.known(arguments) if plans else Known()
+    check(plans, known, to.name)
     outcomes = _bring(plans, to, arguments)
+    lost = [words for each in plans if (words := missing(each, known))]
     others = [_other(kind, path, to, arguments) for kind, path in found.others]
     if arguments.json:
         tables.print_json(_report(outcomes, others, to, arguments))
     else:
         _tell(outcomes, to, arguments.dry_run)
+    for words in lost:
+        print(f"runwatch: {shown(words)}", file=sys.stderr)
     return 1 if any(outcome.error for outcome in outcomes) else 0
 
 
@@ -158,7 +161,8 @@ def _tell(outcomes: Sequence[Outcome], to: Target, dry_run: bool) -> None:
     _tell_rest(outcomes)
     points = sum(outcome.tally.points for outcome in outcomes)
     done = "would be imported" if dry_run else "imported"
-    print(f"{points:,} points of {len(outcomes):,} runs {done} into {to.name}")
+    runs = "1 run" if len(outcomes) == 1 else f"{len(outcomes):,} runs"
+    print(f"{points:,} points of {runs} {done} into {to.name}")
 
 
 def _tell_rest(outcomes: Sequence[Outcome]) -> None:

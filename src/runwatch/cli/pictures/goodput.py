@@ -119,7 +119,7 @@ def headline(goodput: float | None, *beside: Text) -> Text:
 def _what_counts(answer: dict[str, Any]) -> str:
     productive = next(s["ns"] for s in answer["spent"] if s["name"] == "productive")
     if answer["goodput"] is None:
-        return "goodput: no time is counted"
+        return "goodput: unknown" if answer["counted_ns"] else "goodput: no time is counted"
     counted = length(answer["counted_ns"])
     return f"goodput: {length(productive)} of {counted} counted were productive"
 
