@@ -185,7 +185,7 @@ def _rows(file: Growing, form: _Form) -> Iterator[tuple[int, list[str]]]:
             pending.append(line)
             if len(pending) > _MOST_LINES:
                 raise NotALog(
-                    f"{file.path}: a row has more than {_MOST_LINES:,} lines; is a quote not closed?"
+                    f"{file.path}: a row of more than {_MOST_LINES:,} lines; is a quote not closed?"
                 )
             yield line.decode("utf-8-sig" if not file.offset else "utf-8", "replace")
 

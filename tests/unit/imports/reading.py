@@ -34,7 +34,7 @@ class Bench:
 
     def bring(self, *words: str | Path) -> list[dict[str, Any]]:
         """Import; what the report says of each run."""
-        assert self.command("import", *words, "--json") == 0
+        assert self.command("import", *words, "--json") == 0, self.err
         runs: list[dict[str, Any]] = json.loads(self.out)["runs"]
         return runs
 

@@ -145,7 +145,9 @@ LASTING = ((Shelf, "write"), (Shelf, "finish"), (writing._Journal, "close"))
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("times", [1, 2, 4])
+@pytest.mark.parametrize(
+    "times", [2, *(pytest.param(times, marks=pytest.mark.soak) for times in (1, 3, 4))]
+)
 @pytest.mark.parametrize(("owner", "name"), LASTING)
 def test_an_import_that_is_killed_anywhere(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, after: bool, times: int
