@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final
 from runwatch.imports.items import Mark, NotALog, SourceChanged
 
 CHUNK: Final = 1 << 20
-OFTEN_BYTES: Final = 8 << 20
+OFTEN_BYTES: Final = 2 << 20
 """A mark is made at least this often, so that an import that is cut short goes on from there."""
 
 

@@ -49,7 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only say what would be imported")
     parser.add_argument(
         "--again", action="store_true",
-        help="import everything anew: for a run that was deleted since",
+        help="import from the beginning once more: for a store that was lost",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print a report as JSON")
 
