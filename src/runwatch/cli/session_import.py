@@ -20,7 +20,7 @@ from runwatch.errors import UsageError
 from runwatch.settings import runwatch_dir, token_of
 from runwatch.ship.finding import find
 from runwatch.ship.once import ship_once
-from runwatch.wire import gswarm_pickle
+from runwatch.wire import gswarm_frames, gswarm_pickle
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -48,6 +48,8 @@ def bring(arguments: argparse.Namespace, dry_run: bool = False) -> dict[str, Any
 
 
 def _read(file: Path, is_only: bool) -> list[object]:
+    if file.suffix in gswarm_frames.FILES:
+        return gswarm_frames.read(file)
     samples = gswarm_pickle.read(file)
     if not file.stat().st_size:
         why = (

@@ -17,6 +17,7 @@ from runwatch.errors import NotFound, UsageError
 from runwatch.imports import metric_entries, mlflow_files, mlflow_sqlite, tables, tensorboard, wandb
 from runwatch.imports.items import NotALog, Source
 from runwatch.store import mlflow_tables
+from runwatch.wire import gswarm_frames
 
 Wanted = Literal[
     "tensorboard", "wandb", "mlflow", "csv", "json", "mldiagnostics", "goodput", "gswarm"
@@ -26,6 +27,7 @@ WANTED: Final[tuple[Wanted, ...]] = (
 )  # fmt: skip
 _DATABASES: Final = (".db", ".sqlite", ".sqlite3")
 _PICKLES: Final = ("buffered_metrics_", "metrics_history_")
+_FRAMES: Final = "frames.jsonl"
 _TIMELINE: Final = "_timeline.jsonl"
 _PEEK: Final = 64 << 10
 
@@ -113,8 +115,14 @@ def _add(found: Found, file: Path, wanted: Wanted | None) -> None:
     elif name.endswith(_TIMELINE) and wanted in (None, "goodput"):
         if _json_kind(file) == "goodput":
             found.others.append(("goodput", file))
-    elif name.startswith(_PICKLES) and name.endswith(".pkl") and wanted in (None, "gswarm"):
+    elif wanted in (None, "gswarm") and _is_of_gswarm(file):
         found.others.append(("gswarm", file))
+
+
+def _is_of_gswarm(file: Path) -> bool:
+    if file.name == _FRAMES:
+        return gswarm_frames.first_frame(file) is not None
+    return file.name.startswith(_PICKLES) and file.suffix == ".pkl"
 
 
 # ── a file ────────────────────────────────────────────────────────────────────────────────────
@@ -163,6 +171,8 @@ def kind_of(path: Path) -> Wanted | None:
 def _json_kind(path: Path) -> Wanted | None:
     if tables.is_our_json(path):
         return "json"
+    if gswarm_frames.first_frame(path) is not None:
+        return "gswarm"
     first = metric_entries.first_object(path)
     if first is None:
         return None

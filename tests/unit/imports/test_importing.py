@@ -395,6 +395,42 @@ def test_buffers_of_gswarm(bench: Bench) -> None:
     assert len(bench.get("/sessions")[0]["sessions"]) == 1
 
 
+@pytest.mark.parametrize("form", ["session.json", "frames.jsonl"])
+def test_sessions_of_gswarm(bench: Bench, form: str) -> None:
+    """As heads of 0.2.1 write them: numbers are text, shares 0 to 1."""
+    frames = [
+        {
+            "frame_id": n + 1,
+            "time": f"2026-01-02T03:04:{n:02}.250000",
+            "gpu_id": ["a:0:NVIDIA H100", "a:1:NVIDIA H100", "b:0:NVIDIA H100"],
+            "gpu_util": ["0.25", f"0.{n}5", "0.75"],
+            "gpu_memory": ["0.50", "0.50", "0.50"],
+        }
+        for n in range(4)
+    ]
+    path = bench.place / form
+    if form == "frames.jsonl":
+        path.write_text("".join(json.dumps(frame) + "\n" for frame in frames) + '{"frame_id": 5')
+    else:
+        path.write_text(json.dumps({"frames": frames, "summary_by_device": {}}, indent=2))
+    bench.root.mkdir()
+    for _ in range(2):
+        assert bench.command("import", path, "--json") == 0
+    (other,) = json.loads(bench.out)["others"]
+    assert [(each["host"], each["samples"], each["devices"]) for each in other["imported"]] == [
+        ("a", 4, 2), ("b", 4, 1),
+    ]  # fmt: skip
+    sessions = bench.get("/sessions")[0]["sessions"]
+    assert len(sessions) == 2
+    (document,) = bench.get(f"/sessions/{sessions[0]['id']}/export")
+    shares = [dict(zip(f["gpu_id"], f["gpu_util"], strict=True)) for f in document["frames"]]
+    assert [frame["a:1:NVIDIA H100"] for frame in shares] == pytest.approx([5, 15, 25, 35])
+    assert {frame["b:0:NVIDIA H100"] for frame in shares} == {75.0}
+    ours = bench.place / "ours.json"
+    ours.write_text(json.dumps(document))
+    assert bench.command("import", ours) == 2  # its numbers have other units
+
+
 # ── what is no log ─────────────────────────────────────────────────────────────────────────────
 
 
