@@ -85,8 +85,8 @@ class Outcome:
 
 
 def bring(plan: Plan, to: Target, progress: Callable[[int], None]) -> Outcome:
-    """Import what is new of one log.  A log that cannot be read to its end is imported up to
-    there."""
+    """Import what is new of one log.  Of one that is damaged somewhere, at most whole parts are
+    imported."""
     try:
         with plan.shelf.locked():
             ledger = plan.shelf.read() or plan.ledger

@@ -12,6 +12,15 @@ from runwatch.record import NO_STEP
 from runwatch.record.checks import LATEST_NS
 
 Kind = Literal["tensorboard", "wandb", "mlflow", "csv", "json", "mldiagnostics"]
+KINDS: Final[Mapping[Kind, str]] = {
+    "tensorboard": "a TensorBoard log",
+    "wandb": "a wandb run",
+    "mlflow": "an MLflow store",
+    "csv": "a CSV file",
+    "json": "a JSON export",
+    "mldiagnostics": "log entries of mldiagnostics",
+}
+"""What a run was imported from, in words."""
 Labels = tuple[tuple[str, str], ...]
 Mark = Mapping[str, Any]
 """How far a stream was read, as its reader wrote it down: plain JSON."""

@@ -69,7 +69,7 @@ class Ledger:
     end: dict[str, Any] | None = None
     """How the run ended, as the log says."""
     told_end: dict[str, Any] | None = None
-    """… and as the journal says."""
+    """… and as the journal says; None: it does not say it."""
 
     @property
     def journals(self) -> set[str]:

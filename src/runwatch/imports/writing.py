@@ -14,6 +14,7 @@ from typing import Any, Final
 from runwatch._version import __version__
 from runwatch.errors import SegmentError, UsageError
 from runwatch.imports.items import (
+    KINDS,
     MAIN,
     Begun,
     Ended,
@@ -49,15 +50,6 @@ _MOST_LINES: Final = 200
 
 Progress = Callable[[int], None]
 """Called with the number of bytes read since the last call."""
-
-KINDS: Final = {
-    "tensorboard": "a TensorBoard log",
-    "wandb": "a wandb run",
-    "mlflow": "an MLflow store",
-    "csv": "a CSV file",
-    "json": "a JSON export",
-    "mldiagnostics": "log entries of mldiagnostics",
-}
 
 
 @dataclass(slots=True)
@@ -223,27 +215,28 @@ class _Pen:
             book = ledger.books[key] = Book(new_journal_id(HOST, 0, start_ns, salt), start_ns)
         folder = self._shelf.part(ledger.parts + 1)
         journal = _Journal(folder, book, lane, ledger)
-        if is_new or ledger.told_end is not None and ledger.told_end.get("explicit"):
+        if is_new or ledger.told_end is not None:
             # A run that had ended and goes on begins again.
             journal.start(self._begun or Begun(book.start_ns), time_ns, is_new=is_new)
+            ledger.told_end = None
         return journal
 
     # ── the end of a part ──────────────────────────────────────────────────────────────────────
 
     def end(self) -> None:
-        """The log has been read to its end: say how the run ended."""
-        ledger = self._ledger
-        told = self._end and {**self._end, "explicit": True}
-        if not self._lanes and (told is None or told == ledger.told_end):
+        """The log has been read to its end: say how the run ended, if the log does."""
+        told = self._end
+        if told is None or not self._lanes and told == self._ledger.told_end:
             return
-        for lane in list(self._lanes) or [MAIN]:
-            journal = self._journal(lane, self._start_ns(0))
-            journal.end(told, KINDS[self._source.kind])
-        ledger.told_end = told or {"explicit": False}
+        self._journal(MAIN, self._start_ns(0)).end(told, KINDS[self._source.kind])
+        self._ledger.told_end = told
 
     def commit(self, deliver: Deliver) -> None:
         ledger = self._ledger
         for journal in self._lanes.values():
+            if not journal.has_ended:
+                # An import that is cut short leaves no rank that seems to be lost.
+                journal.end(None, KINDS[self._source.kind])
             journal.close()
         is_changed = bool(self._lanes) or self._marks != ledger.marks
         if not is_changed:
@@ -301,6 +294,8 @@ class _Journal:
         for metric, device, labels in book.series:
             self._define(metric, device, tuple((key, value) for key, value in labels))
         self._lines: list[Line] = []
+        self.has_ended = False
+        """Whether it says how its rank ended."""
 
     def start(self, begun: Begun, time_ns: int, *, is_new: bool) -> None:
         ledger = self._ledger
@@ -389,6 +384,7 @@ class _Journal:
         self.writer.tell(Console(stream, lines, after), scope=self._scope, mono_ns=first_ns)
 
     def end(self, told: dict[str, Any] | None, kind: str) -> None:
+        self.has_ended = True
         self._write_lines()
         last_ns = max(self.book.last_ns, self.book.start_ns)
         if told is None:

@@ -21,7 +21,7 @@ from runwatch.imports.planning import Wish, plan
 from runwatch.journal.reader import JournalReader
 from runwatch.journal.segment import new_journal_id
 from runwatch.journal.writer import JournalWriter
-from runwatch.record import Batch, Origin, RunId, RunScope
+from runwatch.record import Batch, Event, Origin, RunId, RunScope
 from runwatch.record.life import RunEnd, RunStart
 from tests.unit.imports.reading import FIXTURES, Bench, by_metric
 
@@ -106,8 +106,12 @@ def test_the_last_line_of_a_table(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("form", ["csv", pytest.param("json", marks=pytest.mark.soak)])
-def test_what_we_export_comes_back(bench: Bench, form: str) -> None:
-    """Ranks, attempts, devices, steps and nanoseconds, too."""
+def test_what_we_export_comes_back(
+    bench: Bench, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ranks, attempts, devices, steps and nanoseconds, too; in however many parts."""
+    monkeypatch.setattr(writing, "PART_POINTS", 1)
+    monkeypatch.setattr("runwatch.imports.growing.OFTEN_BYTES", 1)
     rows = [
         f"r,{attempt},node,{rank},{device},{metric},{step},{time}.123456789Z,{value},{rank}"
         for attempt, rank, device, metric, step, time, value in (
@@ -124,6 +128,10 @@ def test_what_we_export_comes_back(bench: Bench, form: str) -> None:
     bench.bring(path)
     (first,) = bench.rows().values()
     assert len(first) == 5
+    (known,) = bench.get("/runs/r/processes")
+    assert sorted((p["attempt"], p["rank"], p["state"]) for p in known["processes"]) == [
+        (attempt, rank, "completed") for attempt in (1, 2) for rank in (0, 1)
+    ]
     again = bench.place / f"again.{form}"
     assert bench.command("export", "r", "--format", form, "-o", again) == 0
     bench.root = bench.place / "second"
@@ -173,9 +181,16 @@ def test_an_import_that_is_killed_anywhere(
     (each,) = plan(find(path).sources, Wish(bench.root))
     each.shelf.finish(each.shelf.read(), importing.Target(bench.root).deliver())
     assert len(delivered(bench.root)) == each.ledger.points  # what is counted, and nothing else
+    ends = [e for e in told(bench.root) if e.kind == "run_end"]
+    assert bool(ends) == bool(each.ledger.points)  # as it stands, it is not lost
     brought(bench, path)
     assert not list(bench.root.glob("imports/*/part-*"))
     assert delivered(bench.root) == [(n, 1 / (n + 1)) for n in range(40)]
+
+
+def told(root: Path) -> list[Event]:
+    journals = sorted(root.glob("journals/*"))
+    return [event for journal in journals for batch in batches(journal) for event in batch.events]
 
 
 def delivered(root: Path) -> list[tuple[int, float]]:
