@@ -54,7 +54,7 @@ def plan(sources: Sequence[Source], wish: Wish) -> list[Plan]:
 def _names(sources: Sequence[Source], wanted: str) -> list[str]:
     """A name for each: its own, or the one that the user wants, or that one as a folder.  Logs that
     other tools call the same are told apart."""
-    names = [source.name for source in sources]
+    names = [source.name.strip() or "run" for source in sources]
     if wanted:
         names = [wanted] if len(sources) == 1 else [f"{wanted}/{name}" for name in names]
     pairs = {(slug(n), s.identity) for s, n in zip(sources, names, strict=True)}

@@ -252,6 +252,7 @@ def test_another_log_of_the_same_name(bench: Bench) -> None:
     assert {name: len(v["loss"]) for name, v in bench.values().items()} == {"a": 3, "other": 3}
 
 
+@pytest.mark.soak
 def test_several_runs_below_one_name(bench: Bench) -> None:
     names = {run["name"] for run in bench.bring(TENSORBOARD, "--run", "old")}
     assert names == {"old/fast/train", "old/fast/train/hp", "old/slow", "old/slow/hp"}
@@ -416,7 +417,9 @@ def test_buffers_of_gswarm(bench: Bench) -> None:
     assert len(bench.get("/sessions")[0]["sessions"]) == 1
 
 
-@pytest.mark.parametrize("form", ["session.json", "frames.jsonl"])
+@pytest.mark.parametrize(
+    "form", ["frames.jsonl", pytest.param("session.json", marks=pytest.mark.soak)]
+)
 def test_sessions_of_gswarm(bench: Bench, form: str) -> None:
     """As heads of 0.2.1 write them: numbers are text, shares 0 to 1."""
     frames = [

@@ -79,7 +79,8 @@ def test_a_wandb_run(bench: Bench) -> None:
     assert summary["body"]["value"]["best"] == 0.5
 
 
-@pytest.mark.parametrize("store", ["mlflow", "mlflow_sqlite"])
+# The file store is also made by the real package: tests/integration/test_import.py.
+@pytest.mark.parametrize("store", ["mlflow_sqlite", pytest.param("mlflow", marks=pytest.mark.soak)])
 def test_an_mlflow_store(bench: Bench, store: str) -> None:
     path = FIXTURES / store if store == "mlflow" else database(bench.place)
     report = bench.bring(path)
