@@ -131,6 +131,8 @@ def test_into_a_head(bench: Bench, cluster: Cluster, monkeypatch: pytest.MonkeyP
     assert bench.command("import", path, "--head", nobody) == 1
     assert "no answer" in bench.err
     at = cluster.start_head()
+    assert bench.command("import", path, "--head", at.http) == 2
+    assert "a token of role admin" in bench.err
     monkeypatch.setenv("RUNWATCH_TOKEN", at.token)
     for rows in (5, 5, 40):
         (report,) = bench.bring(table(path, rows), "--head", at.http)

@@ -41,9 +41,17 @@ class Target:
         if not self.head and not self.root.is_dir():
             return Known()
         given = argparse.Namespace(dir=arguments.dir, head=arguments.head)
-        with source.open_source(given) as head:
-            runs = head.get("/runs", limit=MOST_RUNS)["runs"]
-            deleted = head.get("/deleted")["deleted"]
+        try:
+            with source.open_source(given) as head:
+                runs = head.get("/runs", limit=MOST_RUNS)["runs"]
+                deleted = head.get("/deleted")["deleted"]
+        except UsageError as error:
+            if not self.head:
+                raise
+            raise UsageError(
+                f"{error}. To import into a head one needs a token of role admin: it looks which "
+                "runs there are, and it sends"
+            ) from error
         return Known(
             frozenset(run["run"] for run in runs), frozenset(run["run"] for run in deleted)
         )
