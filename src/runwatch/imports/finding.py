@@ -8,10 +8,10 @@ when it is named itself.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from runwatch.errors import NotFound, UsageError
 from runwatch.imports import metric_entries, mlflow_files, mlflow_sqlite, tables, tensorboard, wandb
@@ -28,6 +28,7 @@ WANTED: Final[tuple[Wanted, ...]] = (
 _DATABASES: Final = (".db", ".sqlite", ".sqlite3")
 _PICKLES: Final = ("buffered_metrics_", "metrics_history_")
 _FRAMES: Final = "frames.jsonl"
+_SESSION: Final = (b'"frame_id"', b'"frames"', b'"summary_by_device"')
 _TIMELINE: Final = "_timeline.jsonl"
 _PEEK: Final = 64 << 10
 
@@ -113,7 +114,7 @@ def _add(found: Found, file: Path, wanted: Wanted | None) -> None:
         if mlflow_tables.is_mlflow(file):
             found.sources += mlflow_sqlite.sources(file)
     elif name.endswith(_TIMELINE) and wanted in (None, "goodput"):
-        if _json_kind(file) == "goodput":
+        if _log_kind(file) == "goodput":
             found.others.append(("goodput", file))
     elif wanted in (None, "gswarm") and _is_of_gswarm(file):
         found.others.append(("gswarm", file))
@@ -130,7 +131,13 @@ def _is_of_gswarm(file: Path) -> bool:
 
 def _in_file(path: Path, wanted: Wanted | None) -> Found:
     found = Found()
-    kind = wanted or kind_of(path)
+    kinds = [wanted] if wanted else kinds_of(path)
+    for kind in kinds:
+        _add_as(found, path, kind)
+    return found
+
+
+def _add_as(found: Found, path: Path, kind: Wanted) -> None:
     if kind == "tensorboard":
         found.sources += tensorboard.sources([path], path.parent)
     elif kind == "wandb":
@@ -143,13 +150,27 @@ def _in_file(path: Path, wanted: Wanted | None) -> Found:
         found.sources += tables.json_sources(path)
     elif kind == "mldiagnostics":
         found.sources += metric_entries.sources(path)
-    elif kind is not None:
+    else:
         found.others.append((kind, path))
-    return found
 
 
-def kind_of(path: Path) -> Wanted | None:
-    """What a file holds; None if it is nothing that we know."""
+def kinds_of(path: Path) -> list[Wanted]:
+    """What a file holds; an export of Cloud Logging may hold several logs."""
+    kind = _kind_of(path)
+    if kind in ("goodput", "mldiagnostics"):
+        return _logs_in(path)
+    return [kind] if kind is not None else []
+
+
+def _logs_in(path: Path) -> list[Wanted]:
+    found: dict[Wanted, None] = {}
+    for entry in metric_entries.objects(path):
+        if (kind := _entry_kind(entry)) is not None:
+            found[kind] = None
+    return list(found)
+
+
+def _kind_of(path: Path) -> Wanted | None:
     try:
         with path.open("rb") as file:
             head = file.read(_PEEK)
@@ -164,19 +185,25 @@ def kind_of(path: Path) -> Wanted | None:
     if head[:1] == b"\x80" and path.suffix == ".pkl":
         return "gswarm"
     if head.lstrip()[:1] in (b"{", b"["):
-        return _json_kind(path)
+        return _json_kind(path, head)
     return "csv" if tables.form_of(path) is not None else None
 
 
-def _json_kind(path: Path) -> Wanted | None:
+def _json_kind(path: Path, head: bytes) -> Wanted | None:
     if tables.is_our_json(path):
         return "json"
-    if gswarm_frames.first_frame(path) is not None:
+    # A session is one document, which is read as a whole: only what looks like one.
+    if any(mark in head for mark in _SESSION) and gswarm_frames.first_frame(path) is not None:
         return "gswarm"
-    first = metric_entries.first_object(path)
-    if first is None:
-        return None
-    if metric_entries.is_metric_entry(first):
+    return _log_kind(path)
+
+
+def _log_kind(path: Path) -> Wanted | None:
+    return next(filter(None, map(_entry_kind, metric_entries.first_objects(path))), None)
+
+
+def _entry_kind(entry: Mapping[str, Any]) -> Wanted | None:
+    if metric_entries.is_metric_entry(entry):
         return "mldiagnostics"
-    payload = first.get("jsonPayload", first)
+    payload = entry.get("jsonPayload", entry)
     return "goodput" if isinstance(payload, dict) and "job_name" in payload else None

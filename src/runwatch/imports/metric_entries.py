@@ -11,6 +11,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +37,7 @@ from runwatch.record import NO_STEP
 LOG: Final = "/logs/ml_diagnostics_metric"
 CONFIGS: Final = "mlrun_configs"
 _STREAM: Final = "entries"
+_FEW: Final = 20
 _LABELS: Final = ("hostname", "accelerator_type", "unit")
 
 Entry = Mapping[str, Any]
@@ -43,12 +45,17 @@ _Key = tuple[int, str]
 """When an entry was logged, and the id that Cloud Logging gave it."""
 
 
-def first_object(path: Path) -> dict[str, Any] | None:
+def objects(path: Path) -> Iterator[dict[str, Any]]:
+    with _opened(path) as entries:
+        yield from entries
+
+
+def first_objects(path: Path) -> list[dict[str, Any]]:
+    """Enough to say what they are; [] if it is not JSON objects that the file holds."""
     try:
-        with _opened(path) as objects:
-            return next(objects, None)
+        return list(islice(objects(path), _FEW))
     except UsageError:
-        return None
+        return []
 
 
 def is_metric_entry(entry: Entry) -> bool:
@@ -57,8 +64,8 @@ def is_metric_entry(entry: Entry) -> bool:
 
 def sources(path: Path) -> Iterator[Source]:
     projects: dict[str, str] = {}
-    with _opened(path) as objects:
-        for entry in objects:
+    with _opened(path) as entries:
+        for entry in entries:
             if is_metric_entry(entry):
                 projects.setdefault(_label(entry, "node_id"), _label(entry, "project_id"))
     if not projects:
@@ -91,8 +98,8 @@ def _read(path: Path, run: str, marks: Mapping[str, Mark]) -> Iterator[Item]:
     mark = marks.get(_STREAM) or {}
     known: _Key = (int(mark.get("time_ns", -1)), str(mark.get("id", "")))
     newest, seen = known, set()
-    with _opened(path) as objects:
-        for entry in objects:
+    with _opened(path) as entries:
+        for entry in entries:
             if not is_metric_entry(entry) or _label(entry, "node_id") != run:
                 continue
             key = _key(entry)

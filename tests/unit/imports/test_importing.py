@@ -402,9 +402,11 @@ def test_goodput_entries_of_cloud_logging(bench: Bench) -> None:
         for n, line in enumerate(lines)
     ]
     path = bench.place / "entries.json"
-    path.write_text(json.dumps(exported[::-1]))
+    exported.append(entry("job-1", "loss", {"values": [0.5], "step_index": 0}, 1))
+    path.write_text(json.dumps([{"textPayload": "other", "logName": "x"}, *exported[::-1]]))
     assert bench.command("import", path) == 0
     assert "job: 22 entries of a goodput log, 22 new" in bench.out
+    assert "1 point of 1 run imported" in bench.out  # of another log in the same export
 
 
 def test_buffers_of_gswarm(bench: Bench) -> None:

@@ -162,7 +162,7 @@ def _tell(outcomes: Sequence[Outcome], to: Target, dry_run: bool) -> None:
     points = sum(outcome.tally.points for outcome in outcomes)
     done = "would be imported" if dry_run else "imported"
     runs = "1 run" if len(outcomes) == 1 else f"{len(outcomes):,} runs"
-    print(f"{points:,} points of {runs} {done} into {to.name}")
+    print(f"{points:,} {'point' if points == 1 else 'points'} of {runs} {done} into {to.name}")
 
 
 def _tell_rest(outcomes: Sequence[Outcome]) -> None:

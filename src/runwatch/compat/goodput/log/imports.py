@@ -79,7 +79,7 @@ def read_log(path: Path, *, progress: Progress = lambda _: None) -> Iterator[Log
         with path.open(encoding="utf-8-sig") as file:
             objects = _counted(json_objects(file, path, logger.warning), progress)
             first = next(objects, None)
-            if first is not None and "jsonPayload" in first:
+            if first is not None and ("jsonPayload" in first or "logName" in first):
                 yield from _in_order(first, objects)
             elif first is not None:
                 yield from _payloads(first, objects, path)
