@@ -32,6 +32,7 @@ FILES: Final = {
     "An endpoint with its panel": 4,
     "A command": 2,
     "An export format": 3,
+    "A form of logs to import": 3,
     "A store engine": 2,
     "A framework hook": 2,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import keyword
 import os
 import re
 import sys
@@ -28,6 +29,7 @@ COMMANDS: Final = {
     "capture": "profile a run now: every host starts at the same moment",
     "profiles": "list, show, open, export and delete profiles",
     "session": "name a period of time; export what every device did in it",
+    "import": "import runs of TensorBoard, wandb, MLflow, CSV and the originals",
     "export": "write every point of a run as CSV, Parquet or JSON",
     "status": "check the head, the agent and the disk; list what needs attention",
     "config": "show every setting and where its value comes from",
@@ -71,7 +73,8 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
         if name != chosen:
             commands.add_parser(name, help=line)
             continue
-        module = importlib.import_module(f"runwatch.cli.commands.{name}")
+        file = f"{name}_" if keyword.iskeyword(name) else name
+        module = importlib.import_module(f"runwatch.cli.commands.{file}")
         command = commands.add_parser(
             name, help=line, description=module.__doc__, formatter_class=_Help
         )

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from runwatch.address import read_address, token_for
 from runwatch.agent.old_buffers import Written, write
@@ -19,27 +20,36 @@ from runwatch.errors import UsageError
 from runwatch.settings import runwatch_dir, token_of
 from runwatch.ship.finding import find
 from runwatch.ship.once import ship_once
-from runwatch.wire import gswarm_pickle
+from runwatch.wire import gswarm_frames, gswarm_pickle
 
 
 def run(arguments: argparse.Namespace) -> int:
     """`arguments` has path, remove, dir, head, json; token is optional."""
+    report = bring(arguments)
+    if arguments.json:
+        tables.print_json(report)
+    _leave(gswarm_pickle.find(arguments.path), remove=arguments.remove)
+    return 0
+
+
+def bring(arguments: argparse.Namespace, dry_run: bool = False) -> dict[str, Any]:
+    """Store the samples, unless it is a `dry_run`; say so, unless JSON is wanted."""
     files = gswarm_pickle.find(arguments.path)
     updates = [update for file in files for update in _read(file, len(files) == 1)]
     with tempfile.TemporaryDirectory(prefix="runwatch-") as place:
         written = write(Path(place), updates)
-        if written:
+        if written and not dry_run:
             with progress("storing the samples"):
                 _deliver(Path(place), written, arguments)
-    if arguments.json:
-        tables.print_json({"imported": [_plain(each) for each in written]})
-    else:
-        _tell(written, without_time=len(updates) - sum(each.samples for each in written))
-    _leave(files, remove=arguments.remove)
-    return 0
+    if not arguments.json:
+        without_time = len(updates) - sum(each.samples for each in written)
+        _tell(written, without_time=without_time, dry_run=dry_run)
+    return {"imported": [_plain(each) for each in written]}
 
 
 def _read(file: Path, is_only: bool) -> list[object]:
+    if file.suffix in gswarm_frames.FILES:
+        return gswarm_frames.read(file)
     samples = gswarm_pickle.read(file)
     if not file.stat().st_size:
         why = (
@@ -96,11 +106,12 @@ def _plain(each: Written) -> dict[str, object]:
     }
 
 
-def _tell(written: Sequence[Written], *, without_time: int) -> None:
+def _tell(written: Sequence[Written], *, without_time: int, dry_run: bool) -> None:
+    done = "would be stored" if dry_run else "are stored"
     for each in written:
         print(
             f"{each.host}: {each.samples:,} samples of {each.devices} GPUs from "
-            f"{tables.time(each.start_ns)} to {tables.time(each.end_ns)} are stored, each once, "
+            f"{tables.time(each.start_ns)} to {tables.time(each.end_ns)} {done}, each once, "
             f"as session {each.name}"
         )
     if without_time:

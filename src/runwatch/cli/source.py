@@ -92,7 +92,7 @@ def open_source(arguments: argparse.Namespace, *, only_goodput: bool = False) ->
 def _choose(arguments: argparse.Namespace, only_goodput: bool) -> Source:
     raw = bool(getattr(arguments, "json", False))
     root = arguments.dir or runwatch_dir()
-    if named := _named_head(arguments):
+    if named := named_head(arguments):
         address = page_of(named.head, root)
         return RemoteSource(address, token_for(address, root, named.token), raw=raw, ca=named.ca)
     from runwatch.journal.moved import fallback_place, told_of
@@ -145,7 +145,7 @@ class NamedHead(NamedTuple):
     ca: str = ""
 
 
-def _named_head(arguments: argparse.Namespace) -> NamedHead | None:
+def named_head(arguments: argparse.Namespace) -> NamedHead | None:
     """The head that the command, the environment or the settings file names.  Who names a directory
     asks that."""
     head = arguments.head or ("" if arguments.dir else os.environ.get("RUNWATCH_HEAD", ""))

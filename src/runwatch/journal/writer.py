@@ -139,17 +139,21 @@ class JournalWriter:
         clock: Clock = system_clock,
         on_keep: Callable[[], None] | None = None,
         heads: bytes = b"",
+        first_segment: int = 0,
+        records_before: int = 0,
     ) -> None:
         """Opens the first segment, or raises OSError: the caller may have another place.
 
         `heads`: the note which heads it is for; it is there before the first segment is.
         `mapped=False` writes segments with calls only, as if no file system were safe to map.
+        `first_segment` and `records_before` continue a journal whose earlier segments are elsewhere
+        or gone.  Its definitions must be made again first, in their order.
         """
         self.origin = origin
         self.directory = root / "journals" / origin.journal
         self.segment_bytes = max(padded(segment_bytes), MIN_SEGMENT_BYTES)
         self.budget_bytes = max(budget_bytes, 3 * self.segment_bytes)
-        self._placed = 0
+        self._placed = records_before
         self.lost_records = 0
         """Records not stored because no segment could be allocated (a full disk)."""
         self.dropped_records = 0
@@ -199,7 +203,7 @@ class JournalWriter:
         self._scratch: list[tuple[bytes, int]] = []
         try:
             lay_note(self.directory, heads)
-            first = self._new_segment(self.directory / MADE_IN_TURN, 0)
+            first = self._new_segment(self.directory / MADE_IN_TURN, first_segment)
             populate(first, 0, _FIRST_TOUCH)
             self._begin(first)
         except OSError:

@@ -66,6 +66,8 @@ class ProcessState:
     """When the process began, by its own clock.  It may open a run later."""
     is_launcher: bool = False
     """It started the ranks and waits for them; it is none itself."""
+    imported: bool = False
+    """It was read from a log of another tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,8 @@ class RunSummary:
     user: str = ""
     by_exec: bool = False
     """`runwatch exec` started it: what is known of it is what hooks saw."""
+    imported: bool = False
+    """It was read from a log of another tool: nobody watched it."""
     jobs: int = 1
     """How many jobs of this name run at once."""
     jobs_since_ns: int = 0
@@ -201,6 +205,7 @@ def _process_state(
         granted_at_ns=evidence.granted_at_ns(row),
         born_ns=row.start_ns,
         is_launcher=row.role == "launcher",
+        imported=bool(evidence.start(row).imported),
     )
 
 
@@ -364,6 +369,7 @@ def _summary(run: RunId, members: Sequence[ProcessState], last_step: int | None)
         processes=newest.processes,
         user=next((member.user for member in newest_first if member.user), ""),
         by_exec=any(member.is_launcher for member in members if member.attempt == current),
+        imported=all(member.imported for member in members),
         jobs=max(len(going), 1),
         jobs_since_ns=newest.started_ns,
     )

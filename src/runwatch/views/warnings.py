@@ -19,6 +19,8 @@ NOT_MARKED: Final = (
     "no steps seen: the program marks none (`run.steps`), and was not started by `runwatch exec`"
 )
 
+FROM_A_LOG: Final = "imported: its log does not say where the time of the steps went"
+
 
 @dataclass(frozen=True, slots=True)
 class RunWarning:
@@ -47,5 +49,5 @@ def of_steps(run: RunSummary) -> list[RunWarning]:
         run.state == "running" and run.last_ns - run.started_ns < PATIENCE_NS
     ):
         return []
-    text = NO_LOOP if run.by_exec else NOT_MARKED
+    text = FROM_A_LOG if run.imported else NO_LOOP if run.by_exec else NOT_MARKED
     return [RunWarning("no_steps", text, run.started_ns, weight="note")]

@@ -57,6 +57,21 @@ def test_headers_count_the_records_before_them(tmp_path: Path) -> None:
     assert sum(counts) == writer.records == 5 * PER_SEGMENT
 
 
+def test_a_journal_is_continued_by_another_writer(tmp_path: Path) -> None:
+    """As imports do: what is missing in between is still seen."""
+    first = JournalWriter(tmp_path, origin())
+    fill(first, 10)
+    first.close()
+    second = JournalWriter(tmp_path, origin(), first_segment=1, records_before=first.records)
+    fill(second, 5, 10)
+    second.close()
+    whole = read_everything(first.directory)
+    assert whole.values("loss") == [float(i) for i in range(15)] and not whole.skipped
+    (first.directory / segment_name(0)).unlink()
+    rest = read_everything(first.directory)
+    assert rest.values("loss") == [float(i) for i in range(10, 15)] and rest.skipped == 10
+
+
 def test_any_later_segment_can_be_read_alone(tmp_path: Path) -> None:
     writer = JournalWriter(tmp_path, origin(), segment_bytes=SMALL)
     fill(writer, 3 * PER_SEGMENT)

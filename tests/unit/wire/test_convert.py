@@ -28,7 +28,7 @@ from runwatch.record import (
     Series,
     SpanName,
 )
-from runwatch.wire import profiler_pb2
+from runwatch.wire import profiler_pb2, tfevents_pb2, wandb_pb2
 from runwatch.wire import spine_pb2 as pb
 from runwatch.wire.convert import (
     agree_on_version,
@@ -179,7 +179,10 @@ def test_versions() -> None:
         agree_on_version(0, 0)
 
 
-@pytest.mark.parametrize(("proto", "stub"), [("spine", pb), ("profiler", profiler_pb2)])
+@pytest.mark.parametrize(
+    ("proto", "stub"),
+    [("spine", pb), ("profiler", profiler_pb2), ("tfevents", tfevents_pb2), ("wandb", wandb_pb2)],
+)
 def test_the_stubs_are_made_from_the_proto(proto: str, stub: ModuleType, tmp_path: Path) -> None:
     made = tmp_path / "made.bin"
     command = [sys.executable, "-m", "grpc_tools.protoc", "-I", str(SOURCE)]
@@ -195,7 +198,9 @@ def test_the_stubs_are_made_from_the_proto(proto: str, stub: ModuleType, tmp_pat
     assert committed == fresh, "run `make proto`"
 
 
-@pytest.mark.parametrize("stub", ["spine_pb2.py", "gswarm_pb2.py", "profiler_pb2.py"])
+@pytest.mark.parametrize(
+    "stub", ["spine_pb2.py", "gswarm_pb2.py", "profiler_pb2.py", "tfevents_pb2.py", "wandb_pb2.py"]
+)
 def test_the_stubs_ask_for_no_new_protobuf(stub: str) -> None:
     """Those that a new compiler makes do, and an agent runs beside frameworks that pin theirs."""
     text = (SOURCE / "runwatch" / "wire" / stub).read_text()

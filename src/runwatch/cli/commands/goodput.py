@@ -272,6 +272,25 @@ def _import(arguments: argparse.Namespace) -> str:
     return arguments.run_name or str(imported.run)
 
 
+def import_log(path: Path, directory: Path, *, dry_run: bool) -> list[dict[str, Any]]:
+    """Every job of a log, as a run each.  For `runwatch import`."""
+    from runwatch.compat.goodput.log import imports
+
+    with progress(f"reading {path}", "entries") as step:
+        entries = list(imports.read_log(path, progress=step))
+    if dry_run:
+        return [
+            {"name": job, "entries": count, "new": 0}
+            for job, count in imports.jobs(entries).items()
+        ]
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    done = [imports.import_entries(entries, directory, job_name=j) for j in imports.jobs(entries)]
+    return [
+        {"run": each.run, "name": each.job_name, "entries": each.read, "new": each.written}
+        for each in done
+    ]
+
+
 def _from_cloud(imports: Any, arguments: argparse.Namespace, step: Any) -> Iterable[Any]:
     if not arguments.job:
         raise UsageError(f"--import {CLOUD_LOGGING} needs --job NAME (and --logger, if it differs)")

@@ -119,7 +119,8 @@ def headline(goodput: float | None, *beside: Text) -> Text:
 def _what_counts(answer: dict[str, Any]) -> str:
     productive = next(s["ns"] for s in answer["spent"] if s["name"] == "productive")
     if answer["goodput"] is None:
-        return "goodput: no time is counted"
+        is_counted = any(s["ns"] for s in answer["spent"] if s["name"] != "excluded")
+        return "goodput: unknown" if is_counted else "goodput: no time is counted"
     counted = length(answer["counted_ns"])
     return f"goodput: {length(productive)} of {counted} counted were productive"
 

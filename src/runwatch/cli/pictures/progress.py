@@ -22,16 +22,21 @@ _taken = False
 
 @contextmanager
 def progress(
-    what: str, unit: str = "", *, after_seconds: float = SHOW_AFTER_SECONDS
+    what: str,
+    unit: str = "",
+    *,
+    total: int | None = None,
+    after_seconds: float = SHOW_AFTER_SECONDS,
 ) -> Iterator[Callable[[int], None]]:
     """`with progress("reading", "files") as step: … step(3)`: shown once a second has gone by.
 
-    Without a `unit` it counts nothing and only says that something goes on.
+    Without a `unit` it counts nothing and only says that something goes on.  With a `total` the
+    bar says how much of it is done.
     """
     if _taken or not sys.stderr.isatty():
         yield lambda count: None
         return
-    line = _Line(what, unit)
+    line = _Line(what, unit, total)
     timer = threading.Timer(after_seconds, line.show)
     timer.daemon = True
     with no_progress():
@@ -56,8 +61,8 @@ def no_progress() -> Iterator[None]:
 
 
 class _Line:
-    def __init__(self, what: str, unit: str) -> None:
-        self._what, self._unit = what, unit
+    def __init__(self, what: str, unit: str, total: int | None = None) -> None:
+        self._what, self._unit, self._total = what, unit, total or None
         self._count = 0
         self._began = time.monotonic()
         self._shown: Progress | None = None
@@ -72,7 +77,8 @@ class _Line:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        count = ("{task.completed:,.0f} " + self._unit,) if self._unit else ()
+        count = ["{task.completed:,.0f} " + self._unit] if self._unit else []
+        count += ["{task.percentage:>3.0f} %"] if self._total else []
         drawn = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
@@ -82,7 +88,7 @@ class _Line:
             console=Console(file=sys.stderr),
             transient=True,
         )
-        drawn.add_task(self._what, total=None, completed=self._count)
+        drawn.add_task(self._what, total=self._total, completed=self._count)
         # It counts from when we began, not from now.
         drawn.tasks[0].start_time = drawn.get_time() - (time.monotonic() - self._began)
         drawn.start()

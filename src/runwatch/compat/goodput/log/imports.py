@@ -13,12 +13,13 @@ import json
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TextIO
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from runwatch.clock import system_clock
@@ -33,6 +34,7 @@ from runwatch.compat.goodput.log.entries import (
 from runwatch.compat.goodput.log.following import Journals, is_of_job
 from runwatch.entries import IMPORTED
 from runwatch.errors import NotFound, UsageError
+from runwatch.imports.json_objects import json_objects
 from runwatch.journal.segment import new_journal_id
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import Origin, RunId, RunScope
@@ -45,10 +47,7 @@ HOST: Final = IMPORTED
 DEFAULT_SINCE: Final = timedelta(days=60)
 PAGE: Final = 1000
 """As many entries as Cloud Logging gives at once."""
-_CHUNK: Final = 1 << 20
-_LARGEST_ENTRY: Final = 16 << 20
 _NO_BUDGET: Final = 1 << 60
-_BETWEEN: Final = re.compile(r"[\s,\[\]]*")
 _STAMP: Final = re.compile(r"(.*?\d\d:\d\d:\d\d)(?:\.(\d+))?(.*)")
 
 Progress = Callable[[int], None]
@@ -79,9 +78,9 @@ def read_log(path: Path, *, progress: Progress = lambda _: None) -> Iterator[Log
     """The entries of a file, in the order of the log."""
     try:
         with path.open(encoding="utf-8-sig") as file:
-            objects = _counted(_objects(file, path), progress)
+            objects = _counted(json_objects(file, path, logger.warning), progress)
             first = next(objects, None)
-            if first is not None and "jsonPayload" in first:
+            if first is not None and ("jsonPayload" in first or "logName" in first):
                 yield from _in_order(first, objects)
             elif first is not None:
                 yield from _payloads(first, objects, path)
@@ -113,30 +112,6 @@ def _in_order(first: Entry, rest: Iterator[Entry]) -> Iterator[Logged]:
             by_time[key] = Logged(payload, stamp, _logger_name(str(exported.get("logName", ""))))
     for key in sorted(by_time):
         yield by_time[key]
-
-
-def _objects(file: TextIO, path: Path) -> Iterator[Entry]:
-    """JSON objects one after another: in a list, one to a line, or just so."""
-    decode = json.JSONDecoder().raw_decode
-    text, at, passed = "", 0, 0
-    while True:
-        at = _BETWEEN.match(text, at).end()  # type: ignore[union-attr]
-        try:
-            value, at = decode(text, at)
-        except ValueError as error:
-            chunk = file.read(_CHUNK)
-            if chunk and len(text) - at <= _LARGEST_ENTRY:
-                text, at, passed = text[at:] + chunk, 0, passed + at
-                continue
-            if not text[at:].strip():
-                return
-            if not chunk and text[at] == "{":
-                logger.warning("%s ends in the middle of an entry, which is left out", path)
-                return
-            raise UsageError(f"{path} is not JSON at character {passed + at}: {error}") from error
-        if not isinstance(value, dict):
-            raise UsageError(f"{path} has {value!r:.60} where an entry should be")
-        yield value
 
 
 def _counted(objects: Iterator[Entry], progress: Progress) -> Iterator[Entry]:
@@ -254,19 +229,24 @@ class _Fresh(NamedTuple):
     record: AsPoint | GoodputEntry
 
 
+def jobs(logged: Iterable[Logged]) -> dict[str, int]:
+    """The jobs of a log, and how many entries each has."""
+    return dict(Counter(str(one.entry[_JOB_NAME]) for one in logged if _JOB_NAME in one.entry))
+
+
 def _only_job(logged: list[Logged], wanted: str | None) -> str:
-    jobs = sorted({str(one.entry[_JOB_NAME]) for one in logged if _JOB_NAME in one.entry})
+    known = sorted(jobs(logged))
     if wanted is not None:
-        if wanted not in jobs:
-            raise NotFound(f"the log has no entry of job {wanted!r}; it has {_listed(jobs)}")
+        if wanted not in known:
+            raise NotFound(f"the log has no entry of job {wanted!r}; it has {_listed(known)}")
         return wanted
-    if len(jobs) != 1:
+    if len(known) != 1:
         raise UsageError(
-            f"the log has entries of {len(jobs)} jobs, choose one: {_listed(jobs)}"
-            if jobs
+            f"the log has entries of {len(known)} jobs, choose one: {_listed(known)}"
+            if known
             else f"the log has no entry with a {_JOB_NAME!r}"
         )
-    return jobs[0]
+    return known[0]
 
 
 def _listed(jobs: list[str]) -> str:

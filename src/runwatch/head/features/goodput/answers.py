@@ -14,7 +14,7 @@ from typing import Any, Final
 from runwatch.buckets import LOWEST
 from runwatch.entries import LOGGER, entry_of_point
 from runwatch.errors import UsageError
-from runwatch.head.features.goodput.figures import figures
+from runwatch.head.features.goodput.figures import figures, is_untold
 from runwatch.head.features.goodput.types import (
     AttemptSteps,
     BucketInfo,
@@ -49,7 +49,7 @@ from runwatch.views.goodput.account import (
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.explaining import explain
 from runwatch.views.goodput.facts import ENTRY_PREFIX
-from runwatch.views.goodput.figures import EXCLUDED
+from runwatch.views.goodput.figures import EXCLUDED, PARTS
 from runwatch.views.goodput.looks import LOOKS
 from runwatch.views.runs import runs_of
 from runwatch.views.times import to_the_second
@@ -70,8 +70,8 @@ def account(reading: Reading, accounts: Accounts, given: Given) -> GoodputInfo:
         _check_window(goodput, since, until)
         found = goodput.account(since, until, exclude=exclude)
         info = _info(run, goodput, found)
-        info.remark = _remark(reading, run, goodput)
         info.figures = figures(reading, run, goodput, found, exclude, given)
+        _remark(info, reading, run, goodput)
         if given["buckets"]:
             parts = _parts(goodput, found, exclude, given["buckets"])
             info.over_time = [_bucket(part) for part in parts if part.total_ns]
@@ -80,11 +80,15 @@ def account(reading: Reading, accounts: Accounts, given: Given) -> GoodputInfo:
         return info
 
 
-def _remark(reading: Reading, run: RunId, goodput: Goodput) -> str:
+def _remark(info: GoodputInfo, reading: Reading, run: RunId, goodput: Goodput) -> None:
+    """Say why there are no steps.  Of an imported curve, goodput is unknown and not zero."""
     if goodput.steps or goodput.ideal_step_ns is not None:
-        return ""
+        return
     (summary,) = runs_of(reading.processes(run), {})
-    return next((plain(warning.text) for warning in of_steps(summary)), "")
+    info.remark = next((plain(warning.text) for warning in of_steps(summary)), "")
+    if is_untold(summary, goodput) and info.figures is not None:
+        info.goodput = info.figures.ettr = info.figures.runtime_goodput = None
+        info.figures.overall_goodput, info.figures.unknown = None, list(PARTS)
 
 
 def explained(reading: Reading, accounts: Accounts, given: Given) -> ExplainedInfo:

@@ -125,11 +125,14 @@ def rolled_up(
     ask = accounts.of if len(chosen) <= KEPT_RUNS else accounts.in_passing
     listed: list[_Rolled] = []
     slices: list[_Slice] = []
+    unknown = 0
     for summary in chosen:
         look()
         mine = states.get(summary.run, [])
         with ask(summary.run, mine) as goodput:
-            if goodput is not None:  # None: the run has not begun
+            if goodput is not None and is_untold(summary, goodput):
+                unknown += 1
+            elif goodput is not None:  # None: the run has not begun
                 held = reading.holdings(summary.run, mine)
                 found = goodput.account(since, until)
                 listed.append(_rolled(summary, goodput, found, mine, held, price))
@@ -139,7 +142,7 @@ def rolled_up(
     cost, counted_cost = _cost(spent, price)
     return RolledUp(
         runs=[run for run, _ in listed],
-        total=len(wanted),
+        total=len(wanted) - unknown,
         goodput=views.share(spent.get("productive", 0), views.counted(spent)),
         disruptions=sum(run.disruptions for run, _ in listed),
         device_hours=_hours(spent),
@@ -149,6 +152,12 @@ def rolled_up(
         counted_cost=counted_cost,
         parts=_parts(given["by"], slices, price) if given["by"] else None,
     )
+
+
+def is_untold(summary: RunSummary, goodput: Goodput) -> bool:
+    """Whether nothing is known of where the time went: the run is a curve that was imported.  It
+    would count as if all of its time had been lost."""
+    return summary.imported and not goodput.steps
 
 
 class _Slice(NamedTuple):
