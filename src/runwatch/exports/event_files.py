@@ -22,12 +22,10 @@ from typing import Any, BinaryIO, Final, NamedTuple, Protocol
 
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import UsageError
+from runwatch.wire.masked_crc import checksum
 from runwatch.wire.protobuf import double, integer, message, text
 
 _FILE_VERSION: Final = b"brain.Event:2"  # what readers look for in the first event
-_POLYNOMIAL: Final = 0x82F63B78  # CRC-32C, bits reversed
-_MASK: Final = 0xA282EAD8
-_ALL: Final = 0xFFFFFFFF
 _FLOAT: Final = 1  # types of a tensor
 _STRING: Final = 7
 _TENSORS: Final = 2  # the class of data that is no scalar
@@ -237,31 +235,13 @@ def _value(value: bool | float | str) -> bytes:
 
 
 def frame(data: bytes) -> bytes:
-    return _head(len(data)) + data + struct.pack("<I", _checksum(data))
+    return _head(len(data)) + data + struct.pack("<I", checksum(data))
 
 
 @cache
 def _head(length: int) -> bytes:
     packed = struct.pack("<Q", length)
-    return packed + struct.pack("<I", _checksum(packed))
-
-
-def _checksum(data: bytes) -> int:
-    table, crc = _table(), _ALL
-    for byte in data:
-        crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
-    crc ^= _ALL
-    return ((crc >> 15 | crc << 17) + _MASK) & _ALL
-
-
-@cache
-def _table() -> tuple[int, ...]:
-    remainders = []
-    for byte in range(256):
-        for _ in range(8):
-            byte = byte >> 1 ^ (_POLYNOMIAL if byte & 1 else 0)
-        remainders.append(byte)
-    return tuple(remainders)
+    return packed + struct.pack("<I", checksum(packed))
 
 
 def _steps(path: Path, tag: str) -> Iterator[int]:

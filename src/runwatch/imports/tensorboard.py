@@ -30,15 +30,13 @@ from runwatch.imports.items import (
     utf8,
 )
 from runwatch.wire import tfevents_pb2 as pb
+from runwatch.wire.masked_crc import checksum
 
 FILE: Final = "tfevents"
 """Every event file has this in its name; TensorBoard looks for it, too."""
 _VERSION: Final = b"brain.Event:"
 _HEAD: Final = struct.Struct("<QI")
 _TAIL: Final = struct.Struct("<I")
-_POLYNOMIAL: Final = 0x82F63B78  # CRC-32C, bits reversed
-_MASK: Final = 0xA282EAD8
-_ALL: Final = 0xFFFFFFFF
 _DAMAGED: Final = -1
 
 _TEXT: Final = "text"
@@ -264,21 +262,3 @@ def _tail(data: bytes, at: int) -> int:
 @cache
 def _head_checksum(length: int) -> int:
     return checksum(length.to_bytes(8, "little"))
-
-
-def checksum(data: bytes) -> int:
-    table, crc = _table(), _ALL
-    for byte in data:
-        crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
-    crc ^= _ALL
-    return ((crc >> 15 | crc << 17) + _MASK) & _ALL
-
-
-@cache
-def _table() -> tuple[int, ...]:
-    remainders = []
-    for byte in range(256):
-        for _ in range(8):
-            byte = byte >> 1 ^ (_POLYNOMIAL if byte & 1 else 0)
-        remainders.append(byte)
-    return tuple(remainders)

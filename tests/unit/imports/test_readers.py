@@ -15,6 +15,7 @@ from runwatch.imports.mlflow_files import flat_yaml
 from runwatch.imports.tables import parsed_time
 from runwatch.record import NO_STEP
 from runwatch.wire import tfevents_pb2 as pb
+from runwatch.wire.masked_crc import checksum
 from tests.unit.imports.reading import FIXTURES
 
 EVENTS = next((FIXTURES / "tensorboard" / "fast" / "train").glob("*tfevents*"))
@@ -116,9 +117,7 @@ def test_a_damaged_block_of_wandb_costs_no_other_block(tmp_path: Path) -> None:
 def frame(event: Any) -> bytes:
     data = event.SerializeToString()
     head = len(data).to_bytes(8, "little")
-    return b"".join(
-        part + tensorboard.checksum(part).to_bytes(4, "little") for part in (head, data)
-    )
+    return b"".join(part + checksum(part).to_bytes(4, "little") for part in (head, data))
 
 
 def events(path: Path, *values: dict[str, Any]) -> Path:
