@@ -16,7 +16,13 @@ import argparse
 from pathlib import Path
 
 from runwatch import logs
-from runwatch.cli.head_options import json_option, print_ready, served_once, token_options
+from runwatch.cli.head_options import (
+    json_option,
+    otlp_options,
+    print_ready,
+    served_once,
+    token_options,
+)
 from runwatch.settings import load
 from runwatch.terminal import log_to_stderr
 
@@ -31,6 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="where agents connect, if the page is behind a proxy on another host",
     )
+    otlp_options(parser)
     token_options(parser)
     parser.add_argument("--base-path", help="path under which a proxy serves it: /team/x")
     parser.add_argument("--tls-certificate", type=Path, help="PEM file; turns TLS on")
