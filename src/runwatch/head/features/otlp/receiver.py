@@ -22,7 +22,7 @@ from runwatch.head.features.otlp.seen import Seen, digest
 from runwatch.head.features.otlp.who import Sender, sender_of
 from runwatch.head.features.otlp.words import lines, spans
 from runwatch.head.ingest import Ingest
-from runwatch.record import NO_STEP, Event, JournalId, Verdict
+from runwatch.record import NO_STEP, Event, JournalId, RunId, Verdict
 from runwatch.record.otlp import OtlpReceived
 from runwatch.wire.otlp_values import PROTOBUF, Signal, attributes
 
@@ -115,6 +115,12 @@ class Receiver:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="runwatch-otlp")
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
+    def group(self, run: RunId, projects: Sequence[str]) -> str:
+        """Of a process that names none, with a token of these projects."""
+        if not projects or self.ingest.projects.of(run) in projects:
+            return ""
+        return projects[0]
+
     # ── a request ─────────────────────────────────────────────────────────────────────────────
 
     async def receive(self, envelope: Envelope) -> Answer:
@@ -159,8 +165,8 @@ class Receiver:
             part.stored = known
             return part
         sender = sender_of(attributes(message.resource.attributes), envelope.peer.host)
-        group = envelope.projects[0] if envelope.projects else ""
-        book, now_ns = self.books.of(sender, envelope.peer, group), self.clock.wall_ns()
+        group, now_ns = self.group(sender.run, envelope.projects), self.clock.wall_ns()
+        book = self.books.of(sender, envelope.peer, group)
         page = book.page(now_ns)
         is_timed = _FILL[envelope.signal](page, message, sender, part, now_ns)
         if not page.batch.records:

@@ -121,8 +121,9 @@ class MlRuns:
             raise UsageError("the body names no run: give it a logicalId, or a name")
         run = slug(id)
         is_known = self._is_known(run, projects)
-        if not is_known and not allow_missing:
-            raise NotFound(f"there is no run {id[:80]!r}; with allow_missing=true it is made")
+        book = self._receiver.books.made(run) if is_known and not begins else None
+        if book is None and not allow_missing:
+            raise NotFound(_no_run(id) + "; with allow_missing=true it is made")
         kept = self._kept(run) if is_known else {}
         resource = _merged(kept, given, mask)
         state = _text((resource.get("workload") or {}).pop("state", ""))
@@ -131,7 +132,6 @@ class MlRuns:
             known = ", ".join((*_GOES_ON, *_ENDS))
             raise UsageError(f"state {state[:80]!r}: one of {known}")
         resource = {name: value for name, value in resource.items() if name != "name"}
-        book = None if begins or not is_known else self._receiver.books.made(run)
         if book is None:
             book = self._made(run, resource, peer, projects)
         messages = self._messages(kept, resource, state, book)
@@ -149,7 +149,7 @@ class MlRuns:
     def _made(self, run: RunId, resource: Resource, peer: Peer, projects: tuple[str, ...]) -> Book:
         workload = resource.get("workload") or {}
         name = _text(resource.get("displayName")) or _text(workload.get("displayName")) or run
-        group = _text(resource.get("runSet")) or (projects[0] if projects else "")
+        group = _text(resource.get("runSet")) or self._receiver.group(run, projects)
         pid = process_at(peer.address, peer.port) if peer.is_direct and peer.port else None
         return self._receiver.books.make(run, name, group, peer, pid)
 
@@ -199,7 +199,7 @@ class MlRuns:
         run = slug(id)
         book = self._receiver.books.made(run) if self._is_known(run, projects) else None
         if book is None:
-            raise NotFound(f"there is no run {id[:80]!r} that was made here by PATCH")
+            raise NotFound(_no_run(id))
         event = _profile(checked_name(session), _in_camels(given), self._clock.wall_ns())
         future = self._record(book, [event], peer, projects)
         return Told(_session(run, event), future)
@@ -216,6 +216,10 @@ class MlRuns:
             if found["name"] == name:
                 return found
         raise NotFound(f"run {id[:80]!r} has no profiler session {session[:80]!r}")
+
+
+def _no_run(id: str) -> str:
+    return f"there is no run {id[:80]!r} that was made here by PATCH"
 
 
 # ── the forms ──────────────────────────────────────────────────────────────────────────────────
@@ -256,7 +260,9 @@ def _in_camels(given: Resource) -> Resource:
     """Snake case is accepted too, as protobuf's JSON does."""
     made = {_camel(name): value for name, value in given.items()}
     for name in _INNER:
-        if isinstance(made.get(name), dict):
+        if made.get(name) is not None:
+            if not isinstance(made[name], dict):
+                raise UsageError(f"{name} is not a JSON object")
             made[name] = {_camel(inner): value for inner, value in made[name].items()}
     return made
 
