@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,10 +22,11 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 
 from runwatch.address import Listening
+from runwatch.journal.liveness import this_host
 from runwatch.record import RunId
 from runwatch.store.duck.engine import DuckStore
 from runwatch.testing import until
-from tests.integration.processes import Cluster, end
+from tests.integration.processes import Cluster, end, free_port
 from tests.otlp import gauge_request, post
 from tests.tokens import urlopen
 
@@ -252,3 +254,60 @@ def test_only_who_may_sends_and_by_choice_anybody_here(cluster: Cluster) -> None
     assert post(at, "metrics", body, token="", headers=page)[0] == 403
     assert post(at, "metrics", body, token="", headers={"Host": "evil.example"})[0] == 403
     assert post(at, "machineLearningRuns", b"", token="", method="GET")[0] == 401, "no reading"
+
+
+# ── profiles on demand ─────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("agent", [False, pytest.param(True, marks=pytest.mark.soak)])
+def test_a_profile_on_demand_reaches_the_port_of_a_program_that_knows_us_not(
+    cluster: Cluster, agent: bool
+) -> None:
+    """Without an agent the head asks by itself."""
+    at, port = cluster.start_head("--open-ingest"), free_port()
+    if agent:
+        cluster.start_agent()
+    program = subprocess.Popen(
+        [sys.executable, str(PROGRAMS / "profiled.py"), at.http, str(port)],
+        env=os.environ | {"JAX_PLATFORMS": "cpu"},
+        stdout=subprocess.PIPE,
+        stderr=cluster.log,
+        text=True,
+    )
+    try:
+        assert program.stdout is not None and program.stdout.readline() == "ready\n"
+        if agent:
+            until(lambda: _ways(at, port) == [("port", cluster.agent is not None)], 30)
+        wanted = {"duration_ms": 300, "ports": [port], "session": "first"}
+        begun = _api(at, "/runs/profiled/captures", wanted)
+        assert begun["hosts"] == ([this_host()] if agent else [])
+
+        def state() -> Any:
+            return _api(at, "/runs/profiled/captures/first")
+
+        until(lambda: state()["state"] in ("done", "failed"), 60, cluster.words())
+        done = state()
+        (process,) = done["processes"]
+        assert (done["state"], process["pid"], process["way"]) == ("done", program.pid, "port"), (
+            done
+        )
+        assert process["bytes"] > 1000
+        # An agent brings it a moment later.
+        (file,) = until(lambda: _api(at, "/profiles/profiled/first")["files"], 30, "the file")
+        assert file["name"].endswith(".xplane.pb")
+    finally:
+        end(program, signal.SIGKILL)
+        if program.stdout is not None:
+            program.stdout.close()
+
+
+def _ways(at: Listening, port: int) -> list[tuple[str, bool]]:
+    found = _api(at, "/runs/profiled/captures/preflight", {"ports": [port]})
+    return [(each["way"], bool(found["hosts"])) for each in found["processes"]]
+
+
+def _api(at: Listening, path: str, body: Any = None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    asked = urllib.request.Request(f"{at.http}/api/v1{path}", data=data)
+    with urlopen(asked, timeout=60) as answer:
+        return json.load(answer)

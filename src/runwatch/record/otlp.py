@@ -7,10 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
+from runwatch.record.base import JournalId
 from runwatch.record.checks import COUNT, MOST_ITEMS, NAME, TEXT, anything
 from runwatch.record.message import Message, checked, mapping
+
+OTLP: Final = "otlp-"
+ML_RUN: Final = "mlrun-"
+"""How the ids of journals begin that a head writes for programs that do not know us: of what sends
+OTLP, and of a run that was made by PATCH."""
+
+
+def is_foreign(journal: JournalId) -> bool:
+    return journal.startswith((OTLP, ML_RUN))
 
 
 @dataclass(frozen=True, slots=True)

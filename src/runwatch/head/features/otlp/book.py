@@ -34,15 +34,13 @@ from runwatch.record import (
 from runwatch.record.base import NO_STEP
 from runwatch.record.door import definition_problem, event_problem
 from runwatch.record.life import RunStart
+from runwatch.record.otlp import ML_RUN, is_foreign
 from runwatch.rows import ProcessRow
 from runwatch.store.store import Store
 
 MOST_SERIES: Final = 20_000
 """Of one sender."""
 MOST_BOOKS: Final = 20_000
-OTLP: Final = "otlp-"
-ML_RUN: Final = "mlrun-"
-"""How the ids of journals begin: of what sends OTLP, and of a run made by PATCH."""
 SCOPE: Final = 1
 
 
@@ -318,7 +316,7 @@ class Books:
 
     def _watching(self) -> dict[JournalId, Origin]:
         if self._watched is None:
-            rows = [r for r in self._store.processes() if r.journal.startswith((OTLP, ML_RUN))]
+            rows = [row for row in self._store.processes() if is_foreign(row.journal)]
             origins = (_origin_of(row) for row in rows if row.pid and row.boot)
             self._watched = {origin.journal: origin for origin in origins}
         return self._watched

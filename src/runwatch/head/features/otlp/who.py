@@ -11,6 +11,7 @@ from runwatch.record import JournalId, RunId
 from runwatch.record.checks import LONGEST_NAME, MOST_RANKS
 from runwatch.record.door import is_host_name
 from runwatch.record.names import slug
+from runwatch.record.otlp import OTLP
 from runwatch.wire.otlp_values import text
 
 WHEEL: Final = "diagon_sdk_workload"
@@ -53,7 +54,7 @@ class Sender:
     def journal(self) -> JournalId:
         """The same whenever the same process sends."""
         said = (self.run, self.host, self.rank, self.attempt_key, self.instance or self.pid)
-        return JournalId("otlp-" + hashlib.sha256(repr(said).encode()).hexdigest()[:24])
+        return JournalId(OTLP + hashlib.sha256(repr(said).encode()).hexdigest()[:24])
 
 
 def sender_of(resource: Mapping[str, Any], peer: str) -> Sender:
