@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -201,14 +202,23 @@ class MlRuns:
         if book is None:
             raise NotFound(_no_run(id))
         event = _profile(checked_name(session), _in_camels(given), self._clock.wall_ns())
+        before = self._told_sessions(run).get(session)
+        if before is not None and not event.directory:
+            event = replace(event, directory=before.directory)
         future = self._record(book, [event], peer, projects)
         return Told(_session(run, event), future)
 
     def sessions(self, id: str) -> list[Resource]:
         run = self._reading.run(id)
-        rows = self._reading.store.events(run, kinds=[ProfileEvent.KIND], limit=MOST_LISTED)
-        newest = {e.session: e for row in rows if (e := ProfileEvent.read(row.body)) is not None}
-        return [_session(run, event) for event in newest.values()]
+        return [_session(run, event) for event in self._told_sessions(run).values()]
+
+    def _told_sessions(self, run: RunId) -> dict[str, ProfileEvent]:
+        """The newest word of each."""
+        rows = self._reading.store.events(
+            run, kinds=[ProfileEvent.KIND], limit=MOST_LISTED, newest_first=True
+        )
+        read = (ProfileEvent.read(row.body) for row in reversed(rows))
+        return {event.session: event for event in read if event is not None}
 
     def session(self, id: str, session: str) -> Resource:
         name = f"{COLLECTION}/{self._reading.run(id)}/profilerSessions/{session}"
