@@ -16,7 +16,7 @@ from runwatch.record.message import Message, checked, mapping
 OTLP: Final = "otlp.."
 ML_RUN: Final = "mlrun.."
 """How the ids of journals begin that a head writes for programs that do not know us: of what sends
-OTLP, and of a run that was made by PATCH.  Others begin with a host's name, which has no two dots."""
+OTLP, and of a run that was made by PATCH.  Others begin with a host's name: it has no two dots."""
 
 
 def is_foreign(journal: JournalId) -> bool:
