@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -248,6 +250,10 @@ def test_only_who_may_sends_and_by_choice_anybody_here(cluster: Cluster) -> None
     cluster.stop_head()
     at = cluster.start_head("--open-ingest", "--otlp-http-port", "0", "--otlp-grpc-port", "0")
     assert post(at, "metrics", body, token="")[0] == 200
+    other = re.search(r"by HTTP is taken at port (\d+)", cluster.words())
+    assert other is not None and "by gRPC is taken at port" in cluster.words()
+    there = replace(at, http=f"http://127.0.0.1:{other[1]}")
+    assert post(there, "metrics", body)[0] == 200
     assert patched(at, made, token="") == 200
     assert post(at, "metrics", body, token="wrong")[0] == 401, "a wrong token is not none"
     page = {"Origin": "http://elsewhere.example"}

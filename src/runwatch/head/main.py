@@ -159,6 +159,7 @@ class Head:
         http = [_listen(settings.bind, settings.http_port)] if settings.http_port >= 0 else []
         if settings.otlp_http_port >= 0:
             http.append(_listen(settings.bind, settings.otlp_http_port, "--otlp-http-port"))
+            logger.info("OTLP by HTTP is taken at port %d, too", http[-1].getsockname()[1])
         grpc_server, grpc_port = None, 0
         if settings.grpc_port >= 0:
             address = f"{_bracketed(settings.bind)}:{settings.grpc_port}"

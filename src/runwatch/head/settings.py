@@ -174,6 +174,8 @@ class HeadSettings:
                 f"open_ingest with bind {self.bind!r}: where others can reach the head, programs "
                 "send a token (OTEL_EXPORTER_OTLP_HEADERS, or http://HEAD/t/TOKEN as the address)"
             )
+        if self.otlp_grpc_port >= 0 and self.grpc_port < 0:
+            raise UsageError("otlp_grpc_port needs a port for agents: grpc_port is -1, none")
         for name in ("grpc_port", "http_port", "otlp_grpc_port", "otlp_http_port"):
             port = getattr(self, name)
             if not -1 <= port <= 65535:

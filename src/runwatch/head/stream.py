@@ -352,7 +352,8 @@ async def serve_grpc(
     server.add_generic_rpc_handlers((service.handler(), *others))
     port = _listen(server, address, certificate)
     if also:
-        _listen(server, also, certificate)
+        other = _listen(server, also, certificate)
+        logger.info("OTLP by gRPC is taken at port %d, too", other)
     await server.start()
     return GrpcServer(server, service, uploads), port
 

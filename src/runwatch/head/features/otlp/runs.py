@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -82,7 +83,11 @@ class MlRuns:
         rows = self._reading.store.events(
             None, kinds=[MlRun.KIND], limit=MOST_LISTED, newest_first=True
         )
-        return [self._shown(run) for run in dict.fromkeys(row.run for row in rows)]
+        found = []
+        for run in dict.fromkeys(row.run for row in rows):
+            with suppress(NotFound):  # it was deleted meanwhile
+                found.append(self._shown(run))
+        return found
 
     def _shown(self, run: RunId, state: str = "") -> Resource:
         summary = self._board.card(run).summary

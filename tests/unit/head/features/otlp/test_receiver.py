@@ -19,7 +19,7 @@ from runwatch.head.features.otlp.book import MOST_SERIES, Peer
 from runwatch.head.features.otlp.receiver import Answer, Busy, Envelope, Receiver, Refused
 from runwatch.head.ingest import Ingest
 from runwatch.head.quotas import Quotas, QuotaSettings
-from runwatch.record import RunId
+from runwatch.record import Event, RunId
 from runwatch.store.duck.engine import DuckStore
 from tests.otlp import gauge, gauge_request, metrics_request
 
@@ -140,6 +140,31 @@ def test_ranks_of_senders_that_do_not_say_theirs(world: World) -> None:
     rows = world.store.processes(RunId("job"))
     assert sorted(row.rank for row in rows) == [0, 1, 2, 3, 7]
     assert {(row.host, row.pid) for row in rows if row.pid} == {("node1", 12)}
+
+
+def test_what_the_wheel_sends_is_of_the_process_that_made_the_run(world: World) -> None:
+    def send(at: int, address: str) -> None:
+        request = gauge_request("diagon_sdk_workload", "loss", [(T + at, 1.0)], host__name="the-id")
+        world.send(request, peer=Peer(address, 1))
+
+    def journals() -> dict[str, int]:
+        series = world.store.series(RunId("the-id"))
+        return {row.journal.partition("..")[0] + str(row.rank): row.rank for row in series}
+
+    send(0, "10.0.0.1")
+    assert journals() == {"otlp0": 0}, "nobody made it: it is a run all the same"
+    book = world.receiver.books.make(RunId("the-id"), "the name", "", Peer("10.0.0.9"), None)
+    page = book.page(system_clock.wall_ns())
+    page.event(Event(system_clock.wall_ns(), "config", {}, scope=1))
+    world.receiver.submit(book, page, HERE, (), 0).result(10)
+    send(1, "10.0.0.1")
+    send(2, "10.0.0.1")
+    assert journals() == {"otlp0": 0, "mlrun0": 0}, "whoever sends first is that process"
+    send(3, "10.0.0.2")
+    assert sorted(journals()) == ["mlrun0", "otlp0", "otlp1"], "another machine, another rank"
+    world.restart()
+    send(4, "10.0.0.1")
+    assert len(journals()) == 3, "a head that begins anew goes on with them"
 
 
 def test_who_may_not_add_to_a_run_is_told_and_nothing_is_left_of_it(world: World) -> None:
