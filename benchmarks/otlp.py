@@ -53,7 +53,7 @@ def _request(sender: int, second: int) -> bytes:
             )
             names = (("layer", str(layer)), ("kind", "forward"), ("part", "all"))
             point.attributes.extend(_pair(*each) for each in names)
-    return request.SerializeToString()
+    return bytes(request.SerializeToString())
 
 
 def _pair(name: str, value: str) -> KeyValue:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
@@ -19,7 +20,8 @@ PROTOBUF = "application/x-protobuf"
 
 def pair(name: str, value: str | int | float | bool) -> KeyValue:
     kind = {str: "string_value", bool: "bool_value", int: "int_value", float: "double_value"}
-    return KeyValue(key=name, value=AnyValue(**{kind[type(value)]: value}))
+    said: dict[str, Any] = {kind[type(value)]: value}
+    return KeyValue(key=name, value=AnyValue(**said))
 
 
 def metrics_request(

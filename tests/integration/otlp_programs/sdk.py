@@ -9,7 +9,7 @@ import importlib
 import logging
 import sys
 
-from given import watch
+from given import watch  # type: ignore[import-not-found]
 from opentelemetry import _logs, metrics, trace
 from opentelemetry.sdk._logs import LoggerProvider, LoggingHandler
 from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
@@ -28,7 +28,8 @@ watch({"metrics": MetricExporter, "logs": LogExporter, "traces": SpanExporter}, 
 
 reader = PeriodicExportingMetricReader(MetricExporter(), export_interval_millis=60_000)
 exponential = View(instrument_name="sizes", aggregation=ExponentialBucketHistogramAggregation())
-metrics.set_meter_provider(MeterProvider([reader], views=[exponential]))
+measuring = MeterProvider([reader], views=[exponential])
+metrics.set_meter_provider(measuring)
 tracing = TracerProvider()
 tracing.add_span_processor(BatchSpanProcessor(SpanExporter()))
 trace.set_tracer_provider(tracing)
@@ -54,7 +55,7 @@ for step in range(20):
         sizes.record(2**step)
     logger.info("step %d done", step)
     if step % 5 == 4:
-        metrics.get_meter_provider().force_flush()
+        measuring.force_flush()
 try:
     raise ValueError("one bad batch")
 except ValueError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import time
 
-from given import POINTS, watch
+from given import POINTS, watch  # type: ignore[import-not-found]
 from google_cloud_mldiagnostics import machinelearning_run, metric_types, metrics
 from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
 

@@ -89,6 +89,17 @@ def test_a_repeated_request_is_stored_once_also_after_a_restart(world: World) ->
     assert (process.rank, process.start_ns) == (0, T), "one process and one series go on"
 
 
+def test_series_are_known_again_after_a_restart(world: World) -> None:
+    world.send(metrics_request("job", [gauge("a", [(T, 1.0)]), gauge("b", [(T, 2.0)])]))
+    world.restart()
+    world.send(metrics_request("job", [gauge("b", [(T + 1, 3.0)]), gauge("c", [(T + 1, 4.0)])]))
+    rows = {row.series: row.metric for row in world.store.series(RunId("job"))}
+    assert sorted(rows.values()) == ["a", "b", "c"]
+    (found,) = world.store.points(list(rows))
+    values = [(rows[int(s)], v) for s, v in zip(found.series, found.value, strict=True)]
+    assert sorted(values) == [("a", 1.0), ("b", 2.0), ("b", 3.0), ("c", 4.0)]
+
+
 def test_lines_without_a_time_are_no_repetition(world: World) -> None:
     request = ExportLogsServiceRequest()
     record = request.resource_logs.add().scope_logs.add().log_records.add()

@@ -52,6 +52,7 @@ def test_the_wheel_says_its_run_as_its_host() -> None:
 def test_the_same_process_has_the_same_journal() -> None:
     one = {"service.name": "a", "service.instance.id": "1"}
     assert sender_of(one, "p").journal == sender_of({**one, "more": 1}, "p").journal
-    others = [{**one, "service.instance.id": "2"}, {**one, "runwatch.rank": 1}]
-    journals = {sender_of(each, "p").journal for each in (one, *others)}
+    others: list[dict[str, Any]] = [one, one | {"service.instance.id": "2"}]
+    others.append({**one, "runwatch.rank": 1})
+    journals = {sender_of(each, "p").journal for each in others}
     assert len(journals) == 3

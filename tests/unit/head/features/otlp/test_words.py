@@ -25,7 +25,8 @@ def read(*records: Any, of_wheel: bool = False) -> tuple[list[Line], list[str]]:
 
 
 def record(text: str = "hello", **given: Any) -> pb.LogRecord:
-    return pb.LogRecord(**{"time_unix_nano": T, "body": AnyValue(string_value=text)} | given)
+    usual: dict[str, Any] = {"time_unix_nano": T, "body": AnyValue(string_value=text)}
+    return pb.LogRecord(**usual | given)
 
 
 def test_a_line_has_its_severity_its_attributes_and_its_step() -> None:
