@@ -12,11 +12,9 @@ from given import POINTS, watch  # type: ignore[import-not-found]
 from google_cloud_mldiagnostics import machinelearning_run, metric_types, metrics
 from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
 
-truth, way = sys.argv[1:]
+truth, name, way = sys.argv[1:]
 watch({"metrics": OTLPMetricExporter}, truth)
-run = machinelearning_run(
-    name="wheel-run", configs={"lr": 0.1, "layers": 3}, gcs_path="/tmp/nowhere"
-)
+run = machinelearning_run(name=name, configs={"lr": 0.1, "layers": 3}, gcs_path="/tmp/nowhere")
 print("run", run.name, flush=True)
 sent = 0
 for step in range(3):

@@ -18,7 +18,7 @@ from runwatch.head.features.otlp.book import peer_of
 from runwatch.head.features.otlp.receiver import Receiver, Refused, failed
 from runwatch.head.features.otlp.runs import MlRuns, Told
 from runwatch.head.http.access import CALLER
-from runwatch.head.http.answering import LARGEST_BODY, Answering, routed
+from runwatch.head.http.answering import Answering, routed, text_of
 from runwatch.head.http.parameters import BadRequest
 from runwatch.head.http.replies import error_reply, json_reply
 
@@ -121,11 +121,7 @@ def _projects(request: Request) -> tuple[str, ...]:
 
 
 async def _object(request: Request) -> dict[str, Any]:
-    text = b""
-    async for piece in request.stream():
-        text += piece
-        if len(text) > LARGEST_BODY:
-            raise BadRequest(f"the body is larger than {LARGEST_BODY} bytes")
+    text = await text_of(request)
     try:
         given = msgspec.json.decode(text.strip() or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
