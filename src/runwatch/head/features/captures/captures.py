@@ -40,7 +40,7 @@ from runwatch.record.commands import (
     ProfileCommand,
     TargetPreflight,
 )
-from runwatch.record.otlp import is_foreign
+from runwatch.record.otlp import ML_RUN, is_foreign
 from runwatch.rows import EventRow
 from runwatch.store.store import OF_EACH
 from runwatch.views.captures import PATIENCE_NS, STEPS_NS, Capture, capture_of
@@ -321,7 +321,9 @@ class Captures:
         chosen = _chosen(states, request)
         node_of, agents = self._way_down().node_of, frozenset(self._hosts())
         nodes = {state.journal: node_of(state.host) for state in chosen}
-        direct = [s for s in chosen if is_foreign(s.journal) and nodes[s.journal] not in agents]
+        # Only there do we know where it is: others say the names of their hosts themselves.
+        made = [state for state in chosen if state.journal.startswith(ML_RUN)]
+        direct = [state for state in made if nodes[state.journal] not in agents]
         without = {state.journal for state in direct}
         others = [state for state in chosen if state.journal not in without]
         plain = {nodes[s.journal]: s.pid for s in others if is_foreign(s.journal)}

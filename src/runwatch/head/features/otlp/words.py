@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from runwatch.record import NO_STEP, Event
 from runwatch.record.checks import INT64, LATEST_NS
-from runwatch.record.console import MOST_LINES, Console, ExceptionTold
+from runwatch.record.console import MOST_LINES, Console
 from runwatch.record.life import Config
 from runwatch.record.message import Message
 from runwatch.record.otlp import SpanTold
@@ -16,12 +16,13 @@ from runwatch.wire.otlp_values import attributes, plain, text
 ERRORS_FROM: Final = 17
 """Lines of this severity and above are shown with what went to the error output."""
 LONGEST_LINE: Final = 16_000
-LONGEST_TRACEBACK: Final = 60_000
 LARGEST: Final = 200_000
 """Bytes of one log record or span, as a message.  A journal holds no larger ones either."""
 _SEVERITIES: Final = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 _EXCEPTION: Final = ("exception.type", "exception.message", "exception.stacktrace")
 _CONFIGS: Final = "mlrun_configs"
+_WHERE: Final = "code."
+"""Attributes that say which line of the program logged it."""
 _KINDS: Final = {1: "internal", 2: "server", 3: "client", 4: "producer", 5: "consumer"}
 _STATUS: Final = {1: "ok", 2: "error"}
 
@@ -50,36 +51,29 @@ def lines(part: Any, now_ns: int, reject: Reject, *, of_wheel: bool = False) -> 
                 continue
             said = attributes(record.attributes)
             step = _step(said.pop("step", None))
-            for message in _messages(record, said, of_wheel):
-                event = Event(time_ns or now_ns, message.KIND, message.body(), step, 1)
-                yield Line(event, bool(time_ns))
+            message = _message(record, said, of_wheel)
+            event = Event(time_ns or now_ns, message.KIND, message.body(), step, 1)
+            yield Line(event, bool(time_ns))
 
 
-def _messages(record: Any, said: dict[str, Any], of_wheel: bool) -> Iterator[Message]:
+def _message(record: Any, said: dict[str, Any], of_wheel: bool) -> Message:
     body = plain(record.body)
     if of_wheel and said.get("namespace") == _CONFIGS and isinstance(body, dict):
         values = body.get("userConfigs")
         if isinstance(values, dict):
-            yield Config("user", values)
-            return
-    exception = [said.pop(name, None) for name in _EXCEPTION]
-    if body is not None or said or not any(exception):
-        yield _console(record, body, said)
-    if any(exception):
-        type, message, trace = (text(each) if each is not None else "" for each in exception)
-        yield ExceptionTold(
-            type[:LONGEST_LINE],
-            message[:LONGEST_LINE],
-            (trace or f"{type}: {message}")[:LONGEST_TRACEBACK],
-            handled=True,
-        )
+            return Config("user", values)
+    return _console(record, body, said)
 
 
-def _console(record: Any, body: Any, said: Mapping[str, Any]) -> Console:
+def _console(record: Any, body: Any, said: dict[str, Any]) -> Console:
     severity = record.severity_text or _severity(record.severity_number)
     words = text(body) if body is not None else record.event_name
-    more = " ".join(f"{name}={text(value)}" for name, value in said.items())
+    # Whoever logs an exception has caught it: it is text, and no end of a program.
+    exception = _traceback(*(text(said.pop(name, "")) for name in _EXCEPTION))
+    shown = {name: value for name, value in said.items() if not name.startswith(_WHERE)}
+    more = " ".join(f"{name}={text(value)}" for name, value in shown.items())
     whole = " ".join(each for each in (severity, words, more) if each)
+    whole = "\n".join(each for each in (whole, exception) if each)
     every = [_line(each) for each in whole.split("\n")]
     kept = every[:MOST_LINES]
     return Console(
@@ -88,6 +82,10 @@ def _console(record: Any, body: Any, said: Mapping[str, Any]) -> Console:
         left_out_lines=len(every) - len(kept),
         left_out_bytes=sum(max(0, len(each) - LONGEST_LINE) for each in every),
     )
+
+
+def _traceback(type: str, message: str, trace: str) -> str:
+    return trace.rstrip("\n") or ": ".join(each for each in (type, message) if each)
 
 
 def _line(given: str) -> str:

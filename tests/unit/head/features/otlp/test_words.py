@@ -38,15 +38,17 @@ def test_a_line_has_its_severity_its_attributes_and_its_step() -> None:
     assert line.event.body == {"stream": "err", "lines": ["Error hello"], "after_ms": []}
 
 
-def test_an_exception_is_one() -> None:
+def test_an_exception_that_was_logged_is_text() -> None:
     said = [
         pair("exception.type", "ValueError"),
         pair("exception.message", "no"),
-        pair("exception.stacktrace", "Traceback …"),
+        pair("exception.stacktrace", "Traceback …\nValueError: no\n"),
+        pair("code.line.number", 7),
     ]
-    found, _ = read(record("failed", attributes=said))
-    assert [line.event.kind for line in found] == ["console", "exception"]
-    assert found[1].event.body["text"] == "Traceback …" and found[1].event.body["handled"]
+    ((line,), _) = read(record("failed", attributes=said))
+    assert line.event.body["lines"] == ["failed", "Traceback …", "ValueError: no"]
+    ((line,), _) = read(record("failed", attributes=said[:2]))
+    assert line.event.body["lines"] == ["failed", "ValueError: no"]
 
 
 def test_times() -> None:
