@@ -55,7 +55,8 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 
 def attributes(pairs: Iterable[Any]) -> dict[str, Any]:
-    return {pair.key: plain(pair.value) for pair in pairs}
+    # Nearly all are texts, and asking which kind a value has takes longer than reading it.
+    return {pair.key: pair.value.string_value or plain(pair.value) for pair in pairs}
 
 
 def text(value: Any) -> str:

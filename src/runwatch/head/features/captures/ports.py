@@ -21,7 +21,7 @@ from runwatch.clock import Clock
 from runwatch.errors import RunwatchError
 from runwatch.journal.liveness import this_host
 from runwatch.record import RunId
-from runwatch.record.capture_limits import WRITE_SECONDS
+from runwatch.record.capture_limits import PROFILER_PORTS, WRITE_SECONDS
 from runwatch.record.captures import DONE, FAILED, STARTED, ProfileEvent
 from runwatch.record.commands import TargetPreflight
 from runwatch.record.message import Message
@@ -30,7 +30,7 @@ from runwatch.views.runs import ProcessState
 if TYPE_CHECKING:  # it needs protobuf, which who asks for no profile does not
     from runwatch.capture.tracing.profiler_service import CannotProfile, ProfileAnswer
 
-PORT: Final = 9999
+PORT: Final = PROFILER_PORTS[-1]
 """Where google-cloud-mldiagnostics serves its profiler."""
 LABEL: Final = "trace"
 logger = logging.getLogger("runwatch.head")
@@ -64,7 +64,7 @@ class OwnPorts:
                 continue
             took_ms = (self._clock.mono_ns() - begun_ns) // 1_000_000
             return replace(target, way="port", address=address, ready_ms=took_ms)
-        return replace(target, why="; ".join(whys)[:600] + "; and no agent of it is connected")
+        return replace(target, why="; ".join(whys)[:500] + "; and no agent of it is connected")
 
     def begin(
         self,

@@ -84,7 +84,7 @@ def _of_metric(
             own_unit = unit or text(said.get("unit", ""))[:_LONGEST_UNIT]
             step = _step(metric.name, point, said, steps)
             said = {name: value for name, value in said.items() if name not in _OF_WHEEL}
-        labels = {name: text(value) for name, value in said.items()} | common
+        labels = {n: v if type(v) is str else text(v) for n, v in said.items()} | common
         known, time_ns = tuple(sorted(labels.items())), point.time_unix_nano
         yield [
             Number(

@@ -57,12 +57,12 @@ def lines(part: Any, now_ns: int, reject: Reject, *, of_wheel: bool = False) -> 
 
 
 def _message(record: Any, said: dict[str, Any], of_wheel: bool) -> Message:
-    body = plain(record.body)
-    if of_wheel and said.get("namespace") == _CONFIGS and isinstance(body, dict):
-        values = body.get("userConfigs")
+    words = plain(record.body)
+    if of_wheel and said.get("namespace") == _CONFIGS and isinstance(words, dict):
+        values = words.get("userConfigs")
         if isinstance(values, dict):
             return Config("user", values)
-    return _console(record, body, said)
+    return _console(record, words, said)
 
 
 def _console(record: Any, body: Any, said: dict[str, Any]) -> Console:
