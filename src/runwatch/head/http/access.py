@@ -209,7 +209,7 @@ class Access:
         headers = Headers(scope=scope)
         shown = _Shown.of(scope, headers)
         caller, wait = self._caller(shown, _address(scope))
-        takes_data = roles.takes_data(roles.route(scope["method"], scope["path"]))
+        takes_data = _takes_data(scope)
         if takes_data and self._open_ingest and _is_nobody(caller, shown):
             caller = Caller("ingest", ANYBODY, is_open=True)
         refusal = self._refusal(scope, headers, caller, wait)
@@ -528,6 +528,11 @@ def _take_path_token(scope: MutableMapping[str, Any]) -> str:
     scope["path"] = found[2]
     scope["raw_path"] = quote(found[2]).encode()
     return found[1]
+
+
+def _takes_data(scope: MutableMapping[str, Any]) -> bool:
+    path = scope["path"]
+    return path.startswith("/v1/") and roles.takes_data(roles.route(scope["method"], path))
 
 
 def _is_nobody(caller: Caller, shown: _Shown) -> bool:

@@ -199,6 +199,8 @@ class Books:
         """The newest journal of a run that was made by PATCH."""
         self._watched: dict[JournalId, Origin] | None = None
         self._gone: set[JournalId] = set()
+        self._told_wrong: set[JournalId] = set()
+        """Those whose process was not the one that we saw."""
 
     # ── whose book ────────────────────────────────────────────────────────────────────────────
 
@@ -207,6 +209,7 @@ class Books:
         made = self.made(sender.run) if sender.is_wheel else None
         if made is not None and made.address in ("", peer.address):
             made.address = peer.address
+            self._speaks(made.origin.journal)
             return made
         journal = sender.journal
         known = self._books.get(journal)
@@ -302,16 +305,24 @@ class Books:
 
     def gone(self) -> set[JournalId]:
         self._gone |= {journal for journal, lives in self._lives().items() if lives is False}
-        for journal in self._gone:
+        self._gone -= self._told_wrong
+        for journal in self._gone | self._told_wrong:
             self._watching().pop(journal, None)
         return set(self._gone)
+
+    def _speaks(self, journal: JournalId) -> None:
+        """Whoever was seen to end was not the sender: a tunnel, or a program that began it."""
+        if journal in self._gone:
+            self._gone.discard(journal)
+            self._told_wrong.add(journal)
 
     def _lives(self) -> dict[JournalId, bool | None]:
         return {journal: is_alive(origin) for journal, origin in [*self._watching().items()]}
 
     def _watch(self, origin: Origin) -> None:
         """Only a process whose pid the kernel told us is looked for."""
-        if origin.pid and origin.boot and origin.journal not in self._gone:
+        known = self._gone | self._told_wrong
+        if origin.pid and origin.boot and origin.journal not in known:
             self._watching()[origin.journal] = origin
 
     def _watching(self) -> dict[JournalId, Origin]:

@@ -7,6 +7,7 @@ is kept whole, as an event of the run.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -157,6 +158,7 @@ class MlRuns:
         name = _text(resource.get("displayName")) or _text(workload.get("displayName")) or run
         group = _text(resource.get("runSet")) or self._receiver.group(run, projects)
         pid = process_at(peer.address, peer.port) if peer.is_direct and peer.port else None
+        pid = pid if pid and _is_python(pid) else None
         return self._receiver.books.make(run, name, group, peer, pid)
 
     def _messages(
@@ -231,6 +233,14 @@ class MlRuns:
             if found["name"] == name:
                 return found
         raise NotFound(f"run {id[:80]!r} has no profiler session {session[:80]!r}")
+
+
+def _is_python(pid: int) -> bool:
+    """The wheel runs in Python.  Anything else on this machine only passes its requests on."""
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith(("python", "pypy"))
+    except OSError:
+        return False
 
 
 def _no_run(id: str) -> str:

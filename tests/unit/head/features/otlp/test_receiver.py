@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,21 @@ def test_what_the_wheel_sends_is_of_the_process_that_made_the_run(world: World) 
     world.restart()
     send(4, "10.0.0.1")
     assert len(journals()) == 3, "a head that begins anew goes on with them"
+
+
+def test_a_process_of_this_machine_is_seen_to_live_and_to_end(world: World) -> None:
+    books, child = world.receiver.books, subprocess.Popen(["sleep", "60"])
+    book = books.make(RunId("the-id"), "the name", "", HERE, child.pid)
+    journal = book.origin.journal
+    assert (books.alive(), books.gone()) == ({journal}, set())
+    child.kill()
+    child.wait()
+    assert (books.alive(), books.gone()) == (set(), {journal})
+    page = book.page(system_clock.wall_ns())
+    world.receiver.submit(book, page, HERE, (), 0).result(10)
+    request = gauge_request("diagon_sdk_workload", "loss", [(T, 1.0)], host__name="the-id")
+    world.send(request)
+    assert (books.alive(), books.gone()) == (set(), set()), "it speaks: we had seen another"
 
 
 def test_who_may_not_add_to_a_run_is_told_and_nothing_is_left_of_it(world: World) -> None:
