@@ -24,8 +24,9 @@ from report import Outcome, machine
 from trial import HERE, PEERS_PYTHON, Options
 
 NAMES = (
-    "imports", "cli", "launching", "scalar", "sigkill", "loop", "hooked", "ingest", "devices",
-    "agent", "goodput", "first_answer", "searching", "stacks", "profiles", "hangs", "growth",
+    "imports", "cli", "launching", "scalar", "sigkill", "loop", "hooked", "ingest", "otlp",
+    "devices", "agent", "goodput", "first_answer", "searching", "stacks", "profiles", "hangs",
+    "growth",
 )  # fmt: skip
 STORE = "store"
 """Stands by itself: it prints its own tables."""

@@ -23,6 +23,7 @@ class Socket(NamedTuple):
     port: int
     state: str
     uid: int
+    inode: str = ""
 
 
 def is_loopback(host: str) -> bool:
@@ -37,6 +38,30 @@ def is_loopback(host: str) -> bool:
 
 def user_at(address: str, port: int, *, tables: Path = _PROC) -> int | None:
     """The user who owns the end with this address; None: nobody on this machine, or unknown."""
+    end = _end(address, port, tables)
+    return None if end is None else end.uid
+
+
+def process_at(address: str, port: int, *, proc: Path = Path("/proc")) -> int | None:
+    """The only process that has the end with this address open, as far as we may look."""
+    end = _end(address, port, proc / "self/net")
+    if end is None or not end.inode.strip("0"):
+        return None
+    named, folders = f"socket:[{end.inode}]", (f for f in proc.iterdir() if f.name.isdigit())
+    found = [int(folder.name) for folder in folders if _has_open(folder / "fd", named)]
+    return found[0] if len(found) == 1 else None
+
+
+def _has_open(descriptors: Path, named: str) -> bool:
+    try:
+        with os.scandir(descriptors) as entries:
+            return any(os.readlink(entry.path) == named for entry in entries)
+    except OSError:  # it has ended, or is another user's
+        return False
+
+
+def _end(address: str, port: int, tables: Path) -> Socket | None:
+    """The end of a connection on this machine."""
     try:
         own_end = _plain(ipaddress.ip_address(address.strip("[]")))
     except ValueError:
@@ -44,7 +69,7 @@ def user_at(address: str, port: int, *, tables: Path = _PROC) -> int | None:
     if not own_end.is_loopback:
         return None
     ends = [s for s in _sockets(tables) if s.port == port and s.state != LISTENS]
-    return next((s.uid for s in ends if s.address == own_end), None)
+    return next((s for s in ends if s.address == own_end), None)
 
 
 def listeners(port: int, *, tables: Path = _PROC) -> frozenset[int]:
@@ -67,7 +92,8 @@ def _sockets(tables: Path) -> Iterator[Socket]:
         for line in lines:
             fields = line.split()
             address, _, port = fields[1].partition(":")
-            yield Socket(_address(address), int(port, 16), fields[3], int(fields[7]))
+            uid, inode = int(fields[7]), fields[9]
+            yield Socket(_address(address), int(port, 16), fields[3], uid, inode)
 
 
 def _address(digits: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:

@@ -45,6 +45,8 @@ class SeriesRow:
     metric: str
     unit: str
     labels: Mapping[str, str]
+    local: int = 0
+    """Its id in the journal."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ BODIES: Final[Mapping[str, Mapping[str, Any]]] = {
         "run": "hostile", "name": "hostile", "rank": 0, "local_rank": 0, "world_size": 4,
         "group": "g", "attempt_key": "a", "orchestrator": "NONE", "argv": ["train.py"], "cwd": "/",
         "python": "3.12", "executable": "/usr/bin/python", "user": "ann", "queued_at_ns": NOW,
-        "imported": True,
+        "imported": True, "quiet_seconds": 150.0,
     },
     "run_end": {
         "status": "failed", "explicit": True, "done": True, "reason": "so",
@@ -65,6 +65,14 @@ BODIES: Final[Mapping[str, Mapping[str, Any]]] = {
     },
     "fork": {"parent_journal": "healthy-1", "parent_pid": 7},
     "joined": {"run": "healthy"},
+    "otlp_received": {
+        "digest": "c2FtZSBhZ2Fpbg==", "signal": "metrics", "refused": 1, "why": "no time",
+    },
+    "span_told": {
+        "name": "GET /", "trace_id": "0" * 32, "span_id": "1" * 16, "parent_span_id": "2" * 16,
+        "kind": "server", "status": "error", "status_message": "no", "attributes": {"a": [1]},
+    },
+    "ml_run": {"resource": {"displayName": "hostile", "workload": {"workloadId": "w"}}},
     "config": {"part": "user", "values": {"lr": 0.1, "deep": {"er": [1, 2]}}},
     "log": {"name": "note", "value": "text"},
     "elapsed": {"name": "compile", "seconds": 2.5, "ago_seconds": 1.0, "source": "jax"},

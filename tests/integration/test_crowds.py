@@ -104,6 +104,7 @@ METHODS = (
     "/runwatch.v1.Spine/Keep",
     f"/{GSWARM}/StreamMetrics",
     f"/{GSWARM}/Connect",
+    "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
 )
 
 

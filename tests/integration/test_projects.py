@@ -210,7 +210,10 @@ OPEN: Final = {
         "GET /viewers/speedscope", "GET /viewers/speedscope/", "GET /viewers/xprof",
         "GET /api/v1/where",
     },
-    "admin": {"GET /api/v1/deleted"},
+    "admin": {
+        "GET /api/v1/deleted", "GET /v1/agent-info", "POST /v1/logs", "POST /v1/metrics",
+        "POST /v1/traces",
+    },
 }  # fmt: skip
 """What is about all runs, and answers who has a token of a project.  Whoever adds a route here must
 see to it that it tells of that project's runs alone."""

@@ -65,6 +65,28 @@ def gcp_settings(arguments: argparse.Namespace) -> GcpSettings:
     return load(GcpSettings, section="gcp", flags=flags).values
 
 
+def otlp_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--otlp-grpc-port",
+        type=int,
+        metavar="PORT",
+        help="take OTLP by gRPC at this port too, like 4317 (default: only at the port for agents)",
+    )
+    parser.add_argument(
+        "--otlp-http-port",
+        type=int,
+        metavar="PORT",
+        help="take OTLP by HTTP at this port too, like 4318 (default: only at the port for people)",
+    )
+    parser.add_argument(
+        "--open-ingest",
+        action="store_const",
+        const=True,
+        help="let programs on this machine send OTLP, and DIAGON_BASE_URL's requests, without a "
+        "token; only without --bind",
+    )
+
+
 def json_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="when it is ready, print its addresses as JSON"

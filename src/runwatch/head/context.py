@@ -7,7 +7,7 @@ from the context, and knows no other feature.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,6 +22,7 @@ from runwatch.head.http.access import AccessSettings
 from runwatch.head.http.live import Live
 from runwatch.head.http.openapi import Operation
 from runwatch.head.http.types import Where
+from runwatch.head.ingest import Ingest
 from runwatch.head.outbox import Outbox
 from runwatch.head.own_journal import OwnJournal
 from runwatch.head.reading import Reading
@@ -52,6 +53,14 @@ class Feature:
 
     def stored(self, batches: Sequence[Batch]) -> None:
         """Called by the one writer, after the store has them."""
+
+    def alive(self) -> Iterable[JournalId]:
+        """Processes that it sees alive; their journals are none of this machine's."""
+        return ()
+
+    def gone(self) -> Iterable[JournalId]:
+        """Of those, the ones that have ended."""
+        return ()
 
     def close(self) -> None:
         """Ends its threads and processes."""
@@ -100,6 +109,8 @@ class Context:
     serving: ServingSettings = field(default_factory=ServingSettings)
     where: Callable[[], Where] = lambda: NOWHERE
     """Where agents connect."""
+    ingest: Ingest | None = None
+    """None: the store can only be read."""
 
     @classmethod
     def of(cls, reading: Reading) -> Context:

@@ -13,6 +13,7 @@ from runwatch.head.features.devices.api import DevicesApi
 from runwatch.head.features.goodput.api import GoodputApi
 from runwatch.head.features.gswarm.api import GswarmApi
 from runwatch.head.features.logs.api import LogsApi
+from runwatch.head.features.otlp.api import OtlpApi
 from runwatch.head.features.profiles.api import ProfilesApi
 from runwatch.head.features.runs.api import RunsApi
 from runwatch.head.features.series.api import SeriesApi
@@ -41,6 +42,7 @@ FEATURES: Final[tuple[Callable[[Context], Feature], ...]] = (
     TokensApi,
     AuditApi,
     GswarmApi,
+    OtlpApi,
 )
 
 

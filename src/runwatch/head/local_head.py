@@ -136,6 +136,7 @@ class LocalHead:
         self.clock = clock
         self._lag_seconds: float | None = None
         self._refused = 0
+        self.features: Sequence[Feature] = ()
         self.nodes = Nodes(agents, self.tail, self.store, clock=clock)
         self.outbox = Outbox(
             root if lasts else None,
@@ -159,7 +160,7 @@ class LocalHead:
             self.store,
             clock=clock,
             alive=self.alive,
-            gone=self.tail.gone,
+            gone=self.gone,
             clock_offsets=self.nodes.clock_offsets,
             standing=self._standing,
         )
@@ -212,6 +213,7 @@ class LocalHead:
             WayToNodes(self.outbox, self._own, self.nodes.names, self._known_ns, self.ingest.still),
             settings.serving,
             self._where,
+            self.ingest if lasts else None,
         )
 
     def feature(self, kind: type[F]) -> F:
@@ -220,7 +222,10 @@ class LocalHead:
     def alive(self) -> frozenset[JournalId]:
         """Journals whose processes are alive, as agents and the kernel say."""
         said = [agent.alive for agent in self.nodes.agents()]
-        return self.tail.alive().union(*said)
+        return self.tail.alive().union(*said, *(each.alive() for each in self.features))
+
+    def gone(self) -> frozenset[JournalId]:
+        return self.tail.gone().union(*(each.gone() for each in self.features))
 
     def _runs_changed(self) -> None:
         """A run was deleted, or restored."""

@@ -23,6 +23,8 @@ from runwatch.head.cloud.settings import GcpSettings
 from runwatch.head.context import NOWHERE
 from runwatch.head.features.gswarm.api import GswarmApi
 from runwatch.head.features.gswarm.grpc import ProfilerService
+from runwatch.head.features.otlp.api import OtlpApi
+from runwatch.head.features.otlp.grpc import OtlpServices
 from runwatch.head.features.profiles.api import ProfilesApi
 from runwatch.head.features.stacks.api import StacksApi
 from runwatch.head.http.access import AccessSettings
@@ -91,11 +93,13 @@ class Head:
             on_exit=self.stop,
             clock=clock,
         )
+        self._otlp = OtlpServices(self.local.feature(OtlpApi).receiver)
         self._admission = Admission(
             self.main,
             tokens=self.local.tokens,
             audit=self.local.audit,
             open_gswarm=open_gswarm,
+            open_ingest=settings.open_ingest,
         )
         self.local.tokens.on_revoked = self._admission.look_soon
         self.door = Door(limits_here())
@@ -116,7 +120,12 @@ class Head:
             ),
             settings.quotas,
             AccessSettings(
-                settings.token, settings.is_loopback, tls, settings.base_path, open_gswarm
+                settings.token,
+                settings.is_loopback,
+                tls,
+                settings.base_path,
+                open_gswarm,
+                settings.open_ingest,
             ),
             self.main,
             SessionDefaults(
@@ -181,6 +190,9 @@ class Head:
         certificate = _certificate(settings)
         # Without a port the server still takes signals and runs the loop.
         http = [_listen(settings.bind, settings.http_port)] if settings.http_port >= 0 else []
+        if settings.otlp_http_port >= 0:
+            http.append(_listen(settings.bind, settings.otlp_http_port, "--otlp-http-port"))
+            logger.info("OTLP by HTTP is taken at port %d, too", http[-1].getsockname()[1])
         grpc_server, grpc_port = None, 0
         if settings.grpc_port >= 0:
             address = f"{_bracketed(settings.bind)}:{settings.grpc_port}"
@@ -189,11 +201,13 @@ class Head:
                 address,
                 certificate=certificate,
                 admission=self._admission,
-                others=[self._guests.handler()],
+                others=[self._guests.handler(), *self._otlp.handlers()],
+                also=self._otlp_address(),
             )
         self._server = server = _Server(self._config())
         self._where = self._told_where(grpc_port)
-        at = self._listening(http[0].getsockname()[1] if http else 0, grpc_port)
+        is_open = settings.http_port >= 0
+        at = self._listening(http[0].getsockname()[1] if is_open else 0, grpc_port)
         watching = asyncio.ensure_future(self._watch(server, at, on_ready))
         if self._tails:
             self.local.tail.start()
@@ -212,6 +226,11 @@ class Head:
             if grpc_server is not None:
                 await grpc_server.stop(grace=5.0)
             take_note_back(settings.root, at)
+
+    def _otlp_address(self) -> str:
+        """Where OTLP by gRPC is taken, too; empty: nowhere else."""
+        port = self.settings.otlp_grpc_port
+        return f"{_bracketed(self.settings.bind)}:{port}" if port >= 0 else ""
 
     def _config(self) -> uvicorn.Config:
         certificate, key = self.settings.tls_certificate, self.settings.tls_key
@@ -291,7 +310,7 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
-def _listen(bind: str, port: int) -> socket.socket:
+def _listen(bind: str, port: int, option: str = "--port or --http-port") -> socket.socket:
     family = socket.AF_INET6 if ":" in bind else socket.AF_INET
     # asyncio sets TCP_NODELAY only on a socket that says TCP.  Without it, answers on a kept
     # connection wait 40 ms for the client's acknowledgement.
@@ -302,8 +321,8 @@ def _listen(bind: str, port: int) -> socket.socket:
     except OSError as error:
         listening.close()
         raise UsageError(
-            f"cannot listen on {bind} port {port}: {error.strerror}; choose another with --port "
-            "or --http-port (0 takes any free one)"
+            f"cannot listen on {bind} port {port}: {error.strerror}; choose another with {option} "
+            "(0 takes any free one)"
         ) from error
     listening.listen(1024)
     return listening

@@ -49,6 +49,8 @@ class Nodes:
         """The connected agent that speaks for a host."""
         agents = self.agents()
         found = [a for a in agents if a.host == host] or [a for a in agents if host in self._of(a)]
+        # Of a program that only sends OTLP, the address may be all that is known of its host.
+        found = found or [a for a in agents if a.client and a.client == host]
         return max(found, key=lambda agent: agent.heard_ns, default=None)
 
     def node_of(self, host: str) -> str:

@@ -71,6 +71,15 @@ class HeadSettings:
         "",
         help="where agents connect, if not at the page's host: grpcs://host:8091 (behind a proxy)",
     )
+    otlp_grpc_port: int = setting(
+        -1, help="another port for OTLP by gRPC, usually 4317; -1 = only the port for agents"
+    )
+    otlp_http_port: int = setting(
+        -1, help="another port for OTLP by HTTP, usually 4318; -1 = only the port for people"
+    )
+    open_ingest: bool = setting(
+        False, help="programs on this machine may send OTLP without a token (127.0.0.1 only)"
+    )
     token: str = setting(
         "",
         env="RUNWATCH_TOKEN",
@@ -160,7 +169,14 @@ class HeadSettings:
         for name in ("stall_floor_seconds", "stall_factor", "answer_seconds"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name} is {getattr(self, name)}: it must be more than 0")
-        for name in ("grpc_port", "http_port"):
+        if self.open_ingest and not self.is_loopback:
+            raise UsageError(
+                f"open_ingest with bind {self.bind!r}: where others can reach the head, programs "
+                "send a token (OTEL_EXPORTER_OTLP_HEADERS, or http://HEAD/t/TOKEN as the address)"
+            )
+        if self.otlp_grpc_port >= 0 and self.grpc_port < 0:
+            raise UsageError("otlp_grpc_port needs a port for agents: grpc_port is -1, none")
+        for name in ("grpc_port", "http_port", "otlp_grpc_port", "otlp_http_port"):
             port = getattr(self, name)
             if not -1 <= port <= 65535:
                 raise UsageError(f"{name} is {port}: a port is a number from 0 to 65535")

@@ -331,8 +331,10 @@ async def serve_grpc(
     certificate: tuple[bytes, bytes] | None = None,
     admission: Admission | None = None,
     others: Sequence[Any] = (),
+    also: str = "",
 ) -> tuple[GrpcServer, int]:
-    """Start listening; returns the server and the port it got.  `others` are served beside."""
+    """Start listening; returns the server and the port it got.  `others` are served beside, `also`
+    is another address."""
     uploads = Uploads()
     server = grpc.aio.server(
         interceptors=(admission or Admission(), uploads),
@@ -348,18 +350,24 @@ async def serve_grpc(
         ],
     )
     server.add_generic_rpc_handlers((service.handler(), *others))
+    port = _listen(server, address, certificate)
+    if also:
+        other = _listen(server, also, certificate)
+        logger.info("OTLP by gRPC is taken at port %d, too", other)
+    await server.start()
+    return GrpcServer(server, service, uploads), port
+
+
+def _listen(server: grpc.aio.Server, address: str, certificate: tuple[bytes, bytes] | None) -> int:
     try:
         if certificate is None:
-            port = server.add_insecure_port(address)
-        else:
-            port = server.add_secure_port(address, grpc.ssl_server_credentials([certificate]))
+            return int(server.add_insecure_port(address))
+        return int(server.add_secure_port(address, grpc.ssl_server_credentials([certificate])))
     except RuntimeError as error:
         raise UsageError(
             f"cannot listen on {address}: it is in use, or not an address of this machine; choose "
             "another port (0 takes any free one)"
         ) from error
-    await server.start()
-    return GrpcServer(server, service, uploads), port
 
 
 def _bytes_of(message: pb.Batch, batch: Batch) -> int:

@@ -47,6 +47,7 @@ from runwatch.record.node import (
     ProcessExit,
     QueueUnknown,
 )
+from runwatch.record.otlp import MlRun, OtlpReceived, SpanTold
 from runwatch.record.sessions import SessionClock, SessionResume, SessionStart, SessionStop
 from runwatch.record.stacks import Incident, Stacks
 
@@ -57,7 +58,7 @@ EVENTS: Final[tuple[type[Message], ...]] = (
     Stacks, Incident, SessionStart, SessionStop, SessionResume, SessionClock,
     CaptureRequested, CommandResult, AgentStart, AgentEnd, GuestConnect, CollectorFailed,
     CollectorStuck, CollectorResumed, DeviceOwner, DeviceAdded, DeviceLost, DeviceUnreadable,
-    DeviceLimited, GpuXid, Console, ExceptionTold, Joined,
+    DeviceLimited, GpuXid, Console, ExceptionTold, Joined, OtlpReceived, SpanTold, MlRun,
 )  # fmt: skip
 BY_KIND: Final[Mapping[str, type[Message]]] = {message.KIND: message for message in EVENTS}
 COMMANDS: Final[tuple[type[Message], ...]] = (Ping, StacksWanted, ProfileCommand)

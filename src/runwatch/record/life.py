@@ -46,6 +46,9 @@ class RunStart(Message):
     queued_at_ns: int | None = checked(TIME)
     imported: bool | None = checked(flag)
     """The run was not recorded by a process: it was read from a log of another tool."""
+    quiet_seconds: float | None = checked(number(0, 30 * 86_400))
+    """The program is heard of only now and then: so long a silence says nothing.  None: a process
+    with the SDK, which is heard of all the time."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ Nothing is imported, no device is touched, no name is looked up on the network.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -20,9 +19,9 @@ from typing import Any, Final, NamedTuple
 
 from runwatch.journal.liveness import this_host
 from runwatch.record import RunId
+from runwatch.record.names import slug as slug
 from runwatch.sdk.guard import attempt, tally, text_of
 
-MAX_ID: Final = 64
 MAX_DISPLAY: Final = 200
 
 GKE_IDENTIFIER: Final = "GKE_DIAGON_IDENTIFIER"
@@ -94,15 +93,6 @@ def display_name(name: object) -> str:
     if shown != original:
         tally.count("run name", f"the run's name was cleaned for display: {shown!r}")
     return shown
-
-
-def slug(name: str) -> RunId:
-    """A name as an id: safe as a path, and different for different names."""
-    safe = re.sub(r"[^a-z0-9._-]+", "-", name.lower()[:1000]).strip("-.")[:MAX_ID]
-    if safe and safe == name:
-        return RunId(safe)
-    mark = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return RunId(f"{safe[: MAX_ID - 9].rstrip('-.') or 'run'}-{mark}")
 
 
 # ── names ─────────────────────────────────────────────────────────────────────────────────────

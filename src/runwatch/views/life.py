@@ -205,6 +205,7 @@ def ending(row: ProcessRow, evidence: Evidence, now_ns: int, window_ns: int) -> 
     if row.journal in evidence.alive:
         last_ns = max(last_ns, now_ns)
     gone = row.journal in evidence.gone
+    window_ns = max(window_ns, int((evidence.start(row).quiet_seconds or 0.0) * 1e9))
     recent = not gone and now_ns - last_ns <= window_ns
     return _state(
         evidence.end(row), evidence.exits.get(row.journal), last_ns, recent, gone

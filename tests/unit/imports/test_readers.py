@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runwatch.imports import tensorboard, wandb
+from runwatch.imports import wandb
 from runwatch.imports.finding import find
 from runwatch.imports.items import Item, LeftOut, NotALog, Point, Reached, SourceChanged, Text
 from runwatch.imports.mlflow_files import flat_yaml

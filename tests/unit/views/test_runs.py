@@ -198,6 +198,15 @@ def test_the_window_is_a_parameter() -> None:
     assert state_of(now=100, alive_window_s=90).state == "running"
 
 
+def test_a_program_that_is_heard_of_now_and_then_may_be_silent_that_long() -> None:
+    now_and_then = event("run_start", 5, quiet_seconds=150.0)
+    assert state_of(now_and_then, now=150, last=10).state == "running"
+    assert state_of(now_and_then, now=161, last=10).state == "lost"
+    assert state_of(event("run_start", 5), now=150, last=10).state == "lost"
+    shorter = event("run_start", 5, quiet_seconds=1.0)
+    assert state_of(shorter, now=35, last=10).state == "running", "no shorter than for others"
+
+
 def test_a_run_opened_again_by_the_same_process_goes_on() -> None:
     first = [event("run_start", 0), ended(5, explicit=True)]
     assert state_of(*first, now=11).state == "completed"

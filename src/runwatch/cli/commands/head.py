@@ -20,6 +20,7 @@ from runwatch.cli.head_options import (
     gcp_options,
     gcp_settings,
     json_option,
+    otlp_options,
     print_ready,
     served_once,
     telemetry_options,
@@ -40,6 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="where agents connect, if the page is behind a proxy on another host",
     )
+    otlp_options(parser)
     token_options(parser)
     parser.add_argument("--base-path", help="path under which a proxy serves it: /team/x")
     parser.add_argument("--tls-certificate", type=Path, help="PEM file; turns TLS on")

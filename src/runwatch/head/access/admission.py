@@ -52,9 +52,12 @@ class Admission(grpc.aio.ServerInterceptor):  # type: ignore[misc]
         tokens: Tokens | None = None,
         audit: Audit | None = None,
         open_gswarm: bool = False,
+        open_ingest: bool = False,
     ) -> None:
-        """`open_gswarm`: gswarm's methods need no token, except the one that ends the head."""
+        """`open_gswarm`: gswarm's methods need no token, except the one that ends the head.
+        `open_ingest`: those of OTLP need none."""
         self._open = open_gswarm
+        self._open_ingest = open_ingest
         self._main = token if isinstance(token, MainToken) else MainToken(token)
         self._tokens = tokens or Tokens()
         self._audit = audit or Audit()
@@ -161,6 +164,8 @@ class Admission(grpc.aio.ServerInterceptor):  # type: ignore[misc]
             return token
         if self._open and method.startswith(roles.GSWARM):
             await self._check_user(context, method)
+            return None
+        if self._open_ingest and not given and method.startswith(roles.OTLP):
             return None
         await self._refuse(context, bool(given))
         return None

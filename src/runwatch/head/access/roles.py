@@ -25,6 +25,7 @@ _HAS: Final[Mapping[Role, frozenset[Need]]] = {
 }
 
 _RUN: Final = "/api/v1/runs/{run}"
+_ML_RUNS: Final = "/v1/machineLearningRuns"
 ROUTES: Final[Mapping[str, Need]] = {
     "GET /api/v1/health": "anyone",
     "GET /api/v1/where": "anyone",
@@ -117,9 +118,23 @@ ROUTES: Final[Mapping[str, Need]] = {
     "GET /metrics/latest": "view",
     "POST /profiling/start": "operate",
     "POST /profiling/stop": "operate",
+    # ── programs that send OTLP, and google-cloud-mldiagnostics ──
+    "POST /v1/metrics": "ingest",
+    "POST /v1/logs": "ingest",
+    "POST /v1/traces": "ingest",
+    "GET /v1/agent-info": "ingest",
+    f"PATCH {_ML_RUNS}": "ingest",
+    f"PATCH {_ML_RUNS}/{{run}}": "ingest",
+    f"GET {_ML_RUNS}": "view",
+    f"GET {_ML_RUNS}/{{run}}": "view",
+    f"POST {_ML_RUNS}/{{run}}/profilerSessions": "ingest",
+    f"PATCH {_ML_RUNS}/{{run}}/profilerSessions/{{session}}": "ingest",
+    f"GET {_ML_RUNS}/{{run}}/profilerSessions": "view",
+    f"GET {_ML_RUNS}/{{run}}/profilerSessions/{{session}}": "view",
 }
 
 GSWARM: Final = "/gswarm_profiler.ProfilerService/"
+OTLP: Final = "/opentelemetry.proto.collector."
 METHODS: Final[Mapping[str, Role]] = {
     "/runwatch.v1.Spine/Stream": "ingest",
     "/runwatch.v1.Spine/Keep": "ingest",
@@ -133,12 +148,23 @@ METHODS: Final[Mapping[str, Role]] = {
     f"{GSWARM}SetBandwidthProfiling": "operate",
     f"{GSWARM}SetNVLinkProfiling": "operate",
     f"{GSWARM}Exit": "admin",
+    f"{OTLP}metrics.v1.MetricsService/Export": "ingest",
+    f"{OTLP}logs.v1.LogsService/Export": "ingest",
+    f"{OTLP}trace.v1.TraceService/Export": "ingest",
 }
 
-BY_PROJECT: Final = frozenset({"/runwatch.v1.Spine/Stream", "/runwatch.v1.Spine/Keep"})
+BY_PROJECT: Final = frozenset(
+    ("/runwatch.v1.Spine/Stream", "/runwatch.v1.Spine/Keep")
+    + tuple(name for name in METHODS if name.startswith(OTLP))
+)
 """The methods that check a token's projects; a token of projects may call no others."""
 OPEN: Final = frozenset({"POST /profiling/start", "POST /profiling/stop"})
 """What callers without a token may do at a head that `gsprof start` began on loopback."""
+
+
+def takes_data(name: str | None) -> bool:
+    """Whether a route takes what programs send: it looks at a token's projects itself."""
+    return name is not None and " /v1/" in name and ROUTES[name] == "ingest"
 
 
 def allows(role: Role | None, need: Need) -> bool:
@@ -160,7 +186,7 @@ def route(method: str, path: str) -> str | None:
 
 def changes(name: str) -> bool:
     """Whether a request to this route goes to the audit log."""
-    return not name.startswith("GET ") and not name.endswith("/preflight")
+    return not name.startswith("GET ") and not name.endswith("/preflight") and not takes_data(name)
 
 
 def of_method(method: str) -> Role:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hmac
 import os
+import re
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -50,6 +51,10 @@ CALLER: Final = "runwatch.caller"
 MAIN: Final = "main token"
 ANYBODY: Final = "anybody here"
 _LARGEST_BODY: Final = 1_000_000
+_LARGEST_DATA: Final = 8 << 20
+"""Of what programs send."""
+_TOKEN_PATH: Final = re.compile(r"/t/([^/]+)(/v1/.+)")
+"""Some programs can only be told an address: the token is a part of its path."""
 _LOOKING: Final = ("GET", "HEAD")
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _HEADERS: Final = {
@@ -76,12 +81,19 @@ class AccessSettings:
     base_path: str = ""
     open_gswarm: bool = False
     """Whether a caller without a token may read, and use gswarm's routes: `gsprof start`."""
+    open_ingest: bool = False
+    """Whether programs on this machine may send OTLP without a token."""
 
     def __post_init__(self) -> None:
         if not self.token and not self.loopback:
             raise UsageError("an address other than 127.0.0.1 needs a token (RUNWATCH_TOKEN)")
         if self.open_gswarm and not self.loopback:
             raise UsageError("only a head on 127.0.0.1 can be open to clients of gswarm")
+        if self.open_ingest and not self.loopback:
+            raise UsageError(
+                "only a head on 127.0.0.1 can take OTLP without a token; elsewhere send one "
+                "(OTEL_EXPORTER_OTLP_HEADERS, or http://HEAD/t/TOKEN as the address)"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +147,9 @@ class _Shown:
         scheme, _, credential = headers.get("authorization", "").partition(" ")
         # Starlette reads headers as Latin-1.  Tokens are UTF-8.
         bearer = credential.strip().encode("latin-1").decode("utf-8", "surrogateescape")
+        in_path = _take_path_token(scope)
+        if in_path and scheme.lower() != "bearer":
+            scheme, bearer = "bearer", in_path
         cookies = cookie_parser(headers.get("cookie", ""))
         cookie = cookies.get(_cookie_name(scope)) or cookies.get(COOKIE, "")
         return cls(_take_token(scope), bearer if scheme.lower() == "bearer" else None, cookie)
@@ -177,6 +192,7 @@ class Access:
         self._tls = settings.tls
         self._path = settings.base_path or "/"
         self._open = settings.open_gswarm
+        self._open_ingest = settings.open_ingest
         self._links = links or Shares()
         self._tokens = known_tokens or Tokens()
         self._audit = audit or Audit()
@@ -193,13 +209,16 @@ class Access:
         headers = Headers(scope=scope)
         shown = _Shown.of(scope, headers)
         caller, wait = self._caller(shown, _address(scope))
+        takes_data = _takes_data(scope)
+        if takes_data and self._open_ingest and _is_nobody(caller, shown):
+            caller = Caller("ingest", ANYBODY, is_open=True)
         refusal = self._refusal(scope, headers, caller, wait)
         if caller.role is not None and scope["method"] not in _LOOKING:
             send = self._noting(caller, scope, send)
         if refusal is None and scope["path"] in (LOGIN, LOGOUT):
             answer = await self._door(scope, receive, headers)
             await answer(scope, receive, _with_headers(send, ""))
-        elif refusal is None and (caller.share is not None or not caller.sight.is_whole):
+        elif refusal is None and _is_guest(caller, takes_data):
             await self._guest(caller, scope, receive, send)
         else:
             await self._let_in(refusal, caller, scope, receive, send)
@@ -257,8 +276,9 @@ class Access:
     def _refusal(
         self, scope: MutableMapping[str, Any], headers: Headers, caller: Caller, wait: int
     ) -> Response | None:
-        if _body_size(headers) > _LARGEST_BODY:
-            return error_reply(413, "too_large", f"a body may have at most {_LARGEST_BODY} bytes")
+        largest = _LARGEST_DATA if scope["path"].startswith("/v1/") else _LARGEST_BODY
+        if _body_size(headers) > largest:
+            return error_reply(413, "too_large", f"a body may have at most {largest} bytes")
         host = headers.get("host", "")
         if (caller.is_open or not self._has_token) and _name(host) not in _LOOPBACK_NAMES:
             return error_reply(
@@ -500,13 +520,38 @@ def _take_token(scope: MutableMapping[str, Any]) -> str | None:
         return ""
 
 
+def _take_path_token(scope: MutableMapping[str, Any]) -> str:
+    """The token of `/t/TOKEN/v1/…`, which is `/v1/…` for all later code."""
+    found = _TOKEN_PATH.fullmatch(scope["path"])
+    if found is None:
+        return ""
+    scope["path"] = found[2]
+    scope["raw_path"] = quote(found[2]).encode()
+    return found[1]
+
+
+def _takes_data(scope: MutableMapping[str, Any]) -> bool:
+    path = scope["path"]
+    return path.startswith("/v1/") and roles.takes_data(roles.route(scope["method"], path))
+
+
+def _is_nobody(caller: Caller, shown: _Shown) -> bool:
+    """A token that is wrong or was taken back is not the same as none."""
+    return (caller.role is None or caller.is_open) and not shown.tokens and not caller.ended
+
+
+def _is_guest(caller: Caller, takes_data: bool) -> bool:
+    """Whether the caller sees some runs only.  What takes data looks at projects itself."""
+    return caller.share is not None or not (caller.sight.is_whole or takes_data)
+
+
 def _same(shown: bytes, secret: bytes) -> bool:
     return hmac.compare_digest(shown, secret)
 
 
 def _body_size(headers: Headers) -> int:
     text = headers.get("content-length", "0")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else _LARGEST_BODY + 1
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else _LARGEST_DATA + 1
 
 
 def _name(host: str) -> str:

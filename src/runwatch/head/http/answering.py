@@ -36,16 +36,22 @@ def answered(answer: Callable[[Given], object]) -> Respond:
 
 async def body_of(request: Request, kind: type[Body]) -> Body:
     """The request's body, read as JSON of this shape.  No body counts as `{}`."""
-    text = b""
-    async for piece in request.stream():
-        text += piece
-        if len(text) > LARGEST_BODY:
-            raise BadRequest(f"the body is larger than {LARGEST_BODY} bytes")
+    text = await text_of(request)
     try:
         return msgspec.json.decode(text.strip() or b"{}", type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         body = shortened(text.decode("latin-1"))
         raise BadRequest(f"the body {body} cannot be read: {error}") from error
+
+
+async def text_of(request: Request) -> bytes:
+    """The request's body, which is not large."""
+    text = b""
+    async for piece in request.stream():
+        text += piece
+        if len(text) > LARGEST_BODY:
+            raise BadRequest(f"the body is larger than {LARGEST_BODY} bytes")
+    return text
 
 
 def routed(path: str, answer: Answering) -> Answering:

@@ -114,6 +114,11 @@ class Profiles:
         self._record = record
         self._loose = loose
 
+    @property
+    def folder(self) -> Path | None:
+        """Where new ones go; None: nothing is kept here."""
+        return self._places[0] if self._places else None
+
     def all(self) -> list[StoredProfile]:
         """Newest first."""
         names = {row.run: row.run_name for row in self.reading.store.processes() if row.run}

@@ -446,6 +446,7 @@ class Catalog:
                 definition.metric,
                 definition.unit,
                 definition.labels,
+                definition.id,
             )
         return row
 

@@ -18,6 +18,7 @@ from runwatch.head.features.captures.captures import (
     Captures,
     Preflight,
 )
+from runwatch.head.features.captures.ports import OwnPorts
 from runwatch.head.http.answering import body_of
 from runwatch.head.http.openapi import JSON, Operation
 from runwatch.head.http.parameters import RUN, Given, Parameter
@@ -98,7 +99,9 @@ class CapturesApi(Feature):
         if nodes is None:
             self.captures = Captures(context.reading)
         else:
-            self.captures = Captures(context.reading, nodes.outbox, nodes.own, nodes.names)
+            folder, clock = context.profiles.folder, context.reading.clock
+            ports = OwnPorts(folder, nodes.own.record, clock) if folder is not None else None
+            self.captures = Captures(context.reading, nodes.outbox, nodes.own, nodes.names, ports)
 
     def operations(self) -> list[Operation]:
         return [*self._table("/api/v1/runs/{run}", (RUN,)), *self._table("/api/v1", ())]

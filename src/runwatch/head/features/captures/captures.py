@@ -13,13 +13,14 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
 import msgspec
 
 from runwatch.errors import NotFound, RunwatchError, UsageError
+from runwatch.head.features.captures.ports import PORT, OwnPorts
 from runwatch.head.outbox import Outbox, Sent
 from runwatch.head.own_journal import OwnJournal
 from runwatch.head.reading import Reading
@@ -39,6 +40,7 @@ from runwatch.record.commands import (
     ProfileCommand,
     TargetPreflight,
 )
+from runwatch.record.otlp import ML_RUN, is_foreign
 from runwatch.rows import EventRow
 from runwatch.store.store import OF_EACH
 from runwatch.views.captures import PATIENCE_NS, STEPS_NS, Capture, capture_of
@@ -150,6 +152,28 @@ class Preflight:
         return "; ".join(words[:MAX_REASONS]) + rest
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Whom a request is for."""
+
+    hosts: list[str]
+    """Those whose agents are asked."""
+    general: ProfileCommand
+    plain: Mapping[str, int] = field(default_factory=dict)
+    """Hosts where the run is a program that does not know us; its pid, or 0."""
+    direct: Sequence[ProcessState] = ()
+    """Such programs where no agent is: the head asks them itself."""
+
+    def command(self, host: str) -> ProfileCommand:
+        pid = self.plain.get(host)
+        if pid is None:
+            return self.general
+        command = replace(self.general, plain=True, ranks=None)
+        if pid and not command.pids:
+            return replace(command, pids=(pid,))
+        return command if command.pids or command.ports else replace(command, ports=(PORT,))
+
+
 class Captures:
     """Any thread may call."""
 
@@ -159,8 +183,11 @@ class Captures:
         outbox: Outbox | None = None,
         journal: OwnJournal | None = None,
         hosts: Callable[[], Iterable[str]] = tuple,
+        ports: OwnPorts | None = None,
     ) -> None:
-        """`hosts`: those that have an agent which can be asked."""
+        """`hosts`: those that have an agent which can be asked.  `ports`: the way to programs that
+        do not know us, where none has."""
+        self._ports = ports
         self.reading = reading
         self._clock = reading.clock
         self._outbox = outbox
@@ -174,12 +201,18 @@ class Captures:
     def preflight(self, run: RunId | None, request: CaptureRequest) -> Preflight:
         request.check()
         begun_ns = self._clock.mono_ns()
-        hosts = self._hosts_of(run, request)
-        command = replace(request.command(run), preflight=True)
-        outbox = self._way_down()
-        sent = outbox.send(command, PreflightResult, hosts, PREFLIGHT_SECONDS, run)
+        asked, outbox = self._asked(run, request), self._way_down()
+
+        def command_of(host: str, ahead_ns: int) -> ProfileCommand:
+            return replace(asked.command(host), preflight=True)
+
+        sent = outbox.send(command_of, PreflightResult, asked.hosts, PREFLIGHT_SECONDS, run)
         outbox.wait(sent, PREFLIGHT_SECONDS)
-        return _preflight(sent, (self._clock.mono_ns() - begun_ns) / 1e9)
+        found = _preflight(sent, (self._clock.mono_ns() - begun_ns) / 1e9)
+        if self._ports is None or not asked.direct:
+            return found
+        direct = [self._ports.preflight(each, request.ports) for each in asked.direct]
+        return replace(found, targets=(*found.targets, *direct))
 
     def start(self, run: RunId | None, request: CaptureRequest) -> Capture:
         """Returns when all nodes have been asked.  Raises CaptureActive or UsageError."""
@@ -221,22 +254,23 @@ class Captures:
         window_ms, early_ms = request.window_ms, 0
         if window_ms is not None:
             early_ms = min(round(preflight.early_seconds * 1e3), MAX_MS - window_ms)
-        command = replace(
-            request.command(run),
-            session=name,
-            duration_ms=None if window_ms is None else window_ms + early_ms,
-            steps=request.steps,
-            at_step=request.at_step,
-        )
+        asked = self._asked(run, request)
         ahead: dict[str, int] = {}
 
         def command_of(host: str, ahead_ns: int) -> ProfileCommand:
             ahead[host] = ahead_ns
-            return replace(command, start_ns=start_ns - early_ms * 1_000_000 + ahead_ns)
+            return replace(
+                asked.command(host),
+                session=name,
+                start_ns=start_ns - early_ms * 1_000_000 + ahead_ns,
+                duration_ms=None if window_ms is None else window_ms + early_ms,
+                steps=request.steps,
+                at_step=request.at_step,
+            )
 
         hosts, seconds = list(preflight.hosts), preflight.lead_seconds + LEAD_SECONDS
         sent = self._way_down().send(command_of, CaptureResult, hosts, seconds, run)
-        return self._record(
+        capture = self._record(
             run,
             CaptureRequested(
                 session=name,
@@ -251,6 +285,14 @@ class Captures:
                 processes=tuple(map(_target, preflight.targets)),
             ),
         )
+        direct = [target for target in preflight.ready if not target.node]
+        if self._ports is not None and run is not None:
+            told = ProfileEvent(
+                name, framework="xla", start_ns=start_ns, origin="demand", command=sent.id,
+                run=run, way="port",
+            )  # fmt: skip
+            self._ports.begin(run, direct, told, window_ms or DEFAULT_MS)
+        return capture
 
     def _record(self, run: RunId | None, requested: CaptureRequested) -> Capture:
         assert self._journal is not None
@@ -262,12 +304,13 @@ class Captures:
             raise UsageError("nobody can be asked here: this head has no way to the nodes")
         return self._outbox
 
-    def _hosts_of(self, run: RunId | None, request: CaptureRequest) -> list[str]:
+    def _asked(self, run: RunId | None, request: CaptureRequest) -> _Asked:
+        command = request.command(run)
         if run is None:
             hosts = list(request.hosts) if request.hosts else sorted(self._hosts())
             if not hosts:
                 raise UsageError("no node's agent can be asked (`runwatch agent` starts one)")
-            return hosts
+            return _Asked(hosts, command)
         states = [
             state
             for state in of_last_attempt(self.reading.processes(run))
@@ -275,8 +318,18 @@ class Captures:
         ]
         if not states:
             raise UsageError("no process of the run lives now: there is nothing to capture")
-        chosen = _hosts_of_processes(states, request)
-        return list(dict.fromkeys(map(self._way_down().node_of, chosen)))
+        chosen = _chosen(states, request)
+        node_of, agents = self._way_down().node_of, frozenset(self._hosts())
+        nodes = {state.journal: node_of(state.host) for state in chosen}
+        # Only there do we know where it is: others say the names of their hosts themselves.
+        made = [state for state in chosen if state.journal.startswith(ML_RUN)]
+        direct = [state for state in made if nodes[state.journal] not in agents]
+        without = {state.journal for state in direct}
+        others = [state for state in chosen if state.journal not in without]
+        plain = {nodes[s.journal]: s.pid for s in others if is_foreign(s.journal)}
+        return _Asked(
+            list(dict.fromkeys(nodes[state.journal] for state in others)), command, plain, direct
+        )
 
     # ── how far it is ─────────────────────────────────────────────────────────────────────────
 
@@ -320,8 +373,8 @@ class Captures:
         return list(fold(rows, ended).values())
 
 
-def _hosts_of_processes(states: Sequence[ProcessState], request: CaptureRequest) -> list[str]:
-    """Where the processes live that a request is about.  Raises UsageError."""
+def _chosen(states: Sequence[ProcessState], request: CaptureRequest) -> list[ProcessState]:
+    """The processes that a request is about.  Raises UsageError."""
     ranks = None if request.ranks is None else set(request.ranks)
     hosts = None if request.hosts is None else set(request.hosts)
     if ranks and (strange := ranks - {state.rank for state in states}):
@@ -331,13 +384,13 @@ def _hosts_of_processes(states: Sequence[ProcessState], request: CaptureRequest)
         known = ", ".join(sorted({state.host for state in states})[:20])
         raise UsageError(f"no process of the run lives on {min(unknown)}; it runs on {known}")
     chosen = [
-        state.host
+        state
         for state in states
         if (not ranks or state.rank in ranks) and (not hosts or state.host in hosts)
     ]
     if not chosen:
         raise UsageError("none of those ranks lives on those hosts")
-    return list(dict.fromkeys(chosen))
+    return chosen
 
 
 def _preflight(sent: Sent[PreflightResult], seconds: float) -> Preflight:

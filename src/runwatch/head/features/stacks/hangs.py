@@ -34,6 +34,7 @@ from runwatch.record import Batch, JournalId, RunId, RunScope
 from runwatch.record.commands import StacksWanted
 from runwatch.record.life import Elapsed, RunEnd, RunStart
 from runwatch.record.node import ProcessExit
+from runwatch.record.otlp import is_foreign
 from runwatch.record.stacks import Incident, Stacks
 from runwatch.store.store import Wanted
 from runwatch.views.diagnosis.evidence import RankEvidence
@@ -258,7 +259,8 @@ class HangWatch:
     def _begin(self, run: RunId) -> None:
         """Follow a run, or those of its processes that have come since."""
         everyone = self._reading.processes(run)
-        states = of_last_attempt(everyone)
+        # What sends OTLP is heard of now and then: that it says nothing is no sign of anything.
+        states = [s for s in of_last_attempt(everyone) if not is_foreign(s.journal)]
         watched = self._watched.get(run)
         before = watched.states if watched else []
         if watched is not None and before and states and before[0].attempt != states[0].attempt:

@@ -28,6 +28,7 @@ from runwatch.record import (
     SpanName,
 )
 from runwatch.record.commands import CommandResult
+from runwatch.record.otlp import is_foreign
 from runwatch.record.stacks import Incident
 from runwatch.store.duck.engine import DuckStore
 from runwatch.testing import FakeClock
@@ -233,6 +234,16 @@ def test_a_run_that_stands_still_is_looked_at_once(world: World) -> None:
     world.pass_time(70)  # once more when it becomes louder
     (incident,) = world.all()
     assert len(world.asked) == 2 * looks and incident.severity == "incident"
+
+
+def test_what_is_heard_of_now_and_then_does_not_stand_still(world: World) -> None:
+    """It sent its spans by OTLP, and sends the next ones in a minute."""
+    run = RunId("otlp..run")
+    process = world.process(run=run)
+    assert is_foreign(process.journal)
+    walk(process)
+    world.pass_time(200)
+    assert world.incidents.of(run) == [] and world.asked == []
 
 
 def test_an_incident_that_stays_open_is_looked_at_again(world: World) -> None:
