@@ -164,6 +164,7 @@ class Head:
         watching = asyncio.ensure_future(self._watch(server, at, on_ready))
         if self._tails:
             self.local.tail.start()
+        self.local.context.sessions.start()
         if self.local.deletions.all():  # the last head may have been killed at it
             self.local.ingest.keep_soon()
         self.local.feature(StacksApi).watch()
@@ -174,6 +175,7 @@ class Head:
             watching.cancel()
             await warming
             self.local.live.close()
+            await asyncio.to_thread(self.local.context.sessions.end)
             if grpc_server is not None:
                 await grpc_server.stop(grace=5.0)
             take_note_back(settings.root, at)

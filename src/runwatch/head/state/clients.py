@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import msgspec
+import numpy as np
 
 from runwatch.clock import Clock, system_clock
 from runwatch.exports.fleet import UNHEALTHY_SECONDS, Columns, Device, Fleet, Host, survey
@@ -61,6 +62,7 @@ class Clients:
         self._seen = -1
         self._defined = 0
         self._heard: dict[JournalId, int] = {}
+        self._newest: dict[JournalId, int] = {}
         self._batches: Counter[JournalId] = Counter()
         self._members: list[_Member] = []
         self._members_seen: object = None
@@ -76,6 +78,8 @@ class Clients:
             if batch.origin.role != "agent":
                 continue
             journal = batch.origin.journal
+            if newest_ns := _newest(batch):
+                self._newest[journal] = max(self._newest.get(journal, 0), newest_ns)
             if len(batch.points):
                 self._heard[journal] = now_ns
                 self._batches[journal] += 1
@@ -108,6 +112,28 @@ class Clients:
             if now_ns - client.heard_ns <= FORGOTTEN_SECONDS * 1e9:
                 found.append((member.rows[-1], client))
         return _current(found)
+
+    def processes(self) -> list[Process]:
+        """Every process that ever sent numbers, by start: also those of long ago."""
+        with self._lock:
+            members, words = self._roster(), self._heard_of_themselves()
+        found = [self._process(member, words) for member in members]
+        return sorted(found, key=lambda process: process.start_ns)
+
+    def _process(self, member: _Member, words: _Words) -> Process:
+        last = member.rows[-1]
+        things: list[Device | Host] = [*member.devices, *member.hosts]
+        return Process(
+            member.id,
+            last.host,
+            frozenset(thing.label for thing in things),
+            frozenset(device.id for device in member.devices),
+            member.rows[0].start_ns,
+            self._newest.get(last.journal, last.last_ns),
+            max([self._heard.get(row.journal, 0) for row in member.rows]),
+            member.is_guest,
+            last.journal in words.ended,
+        )
 
     def _heard_of_themselves(self) -> _Words:
         if not self._told or self._words_seen != self._spoken:
@@ -162,6 +188,31 @@ class Clients:
                 key = (row.host, row.boot, row.pid, row.process_start_ticks)
                 by_process.setdefault(key, []).append(row)
         return by_process.values()
+
+
+class Process(NamedTuple):
+    """A process that sends numbers, and how far the head has what it recorded."""
+
+    id: str
+    """The client's."""
+    host: str
+    labels: frozenset[str]
+    """The names of its devices' and its own host among all."""
+    devices: frozenset[str]
+    start_ns: int
+    newest_ns: int
+    """The time of its newest record here, by its own clock.  Records come in the order in which
+    they were recorded: the head has all before."""
+    heard_ns: int
+    """When something came from it last, by our clock; 0: not since this head began."""
+    is_guest: bool
+    ended: bool
+    """It said that it ends: there is nothing more."""
+
+    def took_over(self, other: Process) -> bool:
+        """Whether this one samples what the other sampled before."""
+        is_later = self.host == other.host and self.start_ns > other.start_ns
+        return is_later and (not other.devices or bool(self.devices & other.devices))
 
 
 class Pieces:
@@ -263,6 +314,14 @@ def _member(rows: Sequence[ProcessRow], mine: Mine, number: int) -> _Member:
         sorted(set[JournalId]().union(*(thing.journals for thing in told))),
         is_guest,
     )
+
+
+def _newest(batch: Batch) -> int:
+    """The time of the newest record; 0: there is none with a time."""
+    newest = max([event.time_ns for event in batch.events], default=0)
+    if len(batch.points):
+        newest = max(newest, int(np.frombuffer(batch.points.time_ns, np.int64).max()))
+    return newest
 
 
 def _current(found: Sequence[tuple[ProcessRow, Client]]) -> list[Client]:

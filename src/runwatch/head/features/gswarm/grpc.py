@@ -272,7 +272,7 @@ class ProfilerService:
         )
 
     async def stop_profiling(self, request: Any, context: Context) -> Any:
-        outcome = await asyncio.to_thread(self._profiler.stop, request.name or None)
+        outcome = await self._profiler.stop(request.name or None)
         return pb.StopProfilingResponse(success=outcome.success, message=outcome.message)
 
     async def exit(self, request: Any, context: Context) -> Any:

@@ -44,6 +44,8 @@ class SessionInfo(Answer):
     nvlink: bool
     metrics: list[str]
     frames: int
+    missing_clients: list[str] | None
+    """Clients of which records of the session may still come; null: nobody has looked."""
 
 
 class SessionList(Answer):
@@ -110,7 +112,9 @@ class SessionsApi(Feature):
 
     # ── answers ───────────────────────────────────────────────────────────────────────────────
 
-    def _info(self, session: Session) -> SessionInfo:
+    def _info(self, session: Session, missing: list[str] | None = None) -> SessionInfo:
+        if missing is None and session.saved is not None and session.saved.state != "due":
+            missing = list(session.saved.missing)
         return SessionInfo(
             id=session.id,
             name=session.name,
@@ -125,6 +129,7 @@ class SessionsApi(Feature):
             nvlink=session.nvlink,
             metrics=list(session.metrics),
             frames=self._room.counts.of(session),
+            missing_clients=missing,
         )
 
     async def _list(self, request: Request, given: Given) -> Response:
@@ -139,24 +144,35 @@ class SessionsApi(Feature):
 
     async def _start(self, request: Request, given: Given) -> Response:
         asked = await body_of(request, NewSession)
-        return await self._told(lambda: self._sessions.start(asked.name, asked.metrics))
+
+        def start() -> SessionInfo:
+            return self._info(self._sessions.start(asked.name, asked.metrics), [])
+
+        return json_reply(await run_in_threadpool(start))
 
     async def _stop(self, request: Request, given: Given) -> Response:
         await body_of(request, Nothing)
 
-        def stop() -> Session:
+        def stop() -> tuple[Session, bool]:
             session = self._sessions.find(given["session"])
             stopped = self._sessions.stop(session.id)
-            return stopped[0] if stopped else session
+            return (stopped[0], True) if stopped else (session, False)
 
-        return await self._told(stop)
+        session, is_new = await run_in_threadpool(stop)
+        if is_new:
+            await self._room.gathered([session])
+        return await self._told(lambda: self._sessions.find(session.id))
 
     async def _resume(self, request: Request, given: Given) -> Response:
         await body_of(request, Nothing)
         return await self._told(lambda: self._sessions.resume(given["session"]))
 
     async def _told(self, act: Callable[[], Session]) -> Response:
-        return json_reply(await run_in_threadpool(lambda: self._info(act())))
+        def told() -> SessionInfo:
+            session = act()
+            return self._info(session, self._room.missing(session))
+
+        return json_reply(await run_in_threadpool(told))
 
     # ── export ────────────────────────────────────────────────────────────────────────────────
 
