@@ -170,6 +170,7 @@ class LocalHead:
             clock=clock,
         )
         self.clients = Clients(self.store, told=True, clock=clock)
+        self.clients.ahead_ns = self.nodes.clock_offsets
         profiles = Profiles(
             reading,
             settings.profiles or (root / "profiles",),

@@ -7,8 +7,11 @@ import json
 import os
 import ssl
 import sys
+import threading
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,9 +25,15 @@ from runwatch.ship.finding import find
 from runwatch.wire import gswarm_pb2 as pb
 
 TIMEOUT_SECONDS: Final = 30.0
+A_FEW: Final = 8
 _SERVICE: Final = "/gswarm_profiler.ProfilerService/"
 _DROPPED: Final = "runwatch-dropped-records"
+_AWAITED: Final = "runwatch-awaited-clients"
+_UNHEALTHY: Final = "runwatch-unhealthy-clients"
 """Metadata of a Runwatch head; no other head sends it."""
+ASK_SECONDS: Final = 5.0
+PATIENT_SECONDS: Final = 1.5
+"""After this long without an answer a command says what it waits for."""
 
 
 def _port_of_agents(head: str) -> Address:
@@ -81,10 +90,17 @@ class Remote:
     def status(self, seconds: float = TIMEOUT_SECONDS) -> Any:
         return self.ask("GetStatus", pb.Empty(), pb.StatusResponse, seconds)
 
-    def status_and_dropped(self) -> tuple[Any, int]:
-        """The head's status, and how many records its clients had to drop in all."""
+    def status_and_more(self) -> tuple[Any, int, Sequence[str]]:
+        """The head's status, how many records its clients had to drop in all, and which clients
+        are silent or behind."""
         status, metadata = self._ask("GetStatus", pb.Empty(), pb.StatusResponse, TIMEOUT_SECONDS)
-        return status, int(metadata.get(_DROPPED, 0))
+        unhealthy = json.loads(metadata.get(_UNHEALTHY, "[]"))
+        return status, int(metadata.get(_DROPPED, 0)), unhealthy
+
+    def awaited(self) -> Sequence[str]:
+        """The clients that a session which stops waits for."""
+        metadata = self._ask("GetStatus", pb.Empty(), pb.StatusResponse, ASK_SECONDS)[1]
+        return json.loads(metadata.get(_AWAITED, "[]"))
 
 
 def profile(arguments: argparse.Namespace) -> int:
@@ -97,10 +113,36 @@ def profile(arguments: argparse.Namespace) -> int:
 
 def stop(arguments: argparse.Namespace) -> int:
     request = pb.StopProfilingRequest(name=_session_name(arguments.name))
-    reply = Remote(arguments.head, arguments.token).ask(
-        "StopProfiling", request, pb.StopProfilingResponse
-    )
+    remote = Remote(arguments.head, arguments.token)
+    with _progress(remote.awaited):
+        reply = remote.ask("StopProfiling", request, pb.StopProfilingResponse)
     return _print_outcome(reply.success, reply.message)
+
+
+@contextmanager
+def _progress(awaited: Callable[[], Sequence[str]]) -> Iterator[None]:
+    """While the head waits for what clients hold, say for whom, each time that it changes."""
+    done = threading.Event()
+
+    def look() -> None:
+        said: Sequence[str] = ()
+        while not done.wait(PATIENT_SECONDS):
+            try:
+                now = awaited()
+            except (RunwatchError, ValueError, TypeError):
+                continue  # the answer itself says what is wrong
+            if now and now != said:
+                who = ", ".join(now[:A_FEW]) + (" …" if len(now) > A_FEW else "")
+                print(f"Waiting for what {len(now)} clients hold: {who}", file=sys.stderr)
+                said = now
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def _session_name(name: str | None) -> str:
@@ -111,7 +153,7 @@ def _session_name(name: str | None) -> str:
 
 
 def status(arguments: argparse.Namespace) -> int:
-    reply, dropped = Remote(arguments.head, arguments.token).status_and_dropped()
+    reply, dropped, unhealthy = Remote(arguments.head, arguments.token).status_and_more()
     _print_status(
         {
             "freq": reply.freq,
@@ -124,6 +166,8 @@ def status(arguments: argparse.Namespace) -> int:
             "active_sessions": json.loads(reply.active_sessions_json or "[]"),
         }
     )
+    if unhealthy:
+        print(f"Unhealthy: {', '.join(unhealthy)}")
     if dropped:
         print(f"Dropped: {dropped:,} records while no head took them")
     return 0
@@ -146,7 +190,8 @@ def http_profile(arguments: argparse.Namespace) -> int:
 
 def http_stop(arguments: argparse.Namespace) -> int:
     body = {} if arguments.name is None else {"name": arguments.name}
-    reply = _http(arguments, "/profiling/stop", body)
+    with _progress(lambda: _http(arguments, "/status").get("awaited_clients", ())):
+        reply = _http(arguments, "/profiling/stop", body)
     return _print_outcome(reply["success"], reply["message"])
 
 
@@ -207,7 +252,8 @@ def _print_status(status: dict[str, Any]) -> None:
     for client in status["connected_clients"]:
         dropped = status.get("dropped_records", {}).get(client, 0)
         lost = f": {dropped:,} records dropped while no head took them" if dropped else ""
-        print(f"  {client}{lost}")
+        ill = " (unhealthy)" if client in status.get("unhealthy_clients", ()) else ""
+        print(f"  {client}{ill}{lost}")
 
 
 RUN: Final = {

@@ -37,6 +37,7 @@ class Client:
     hosts: Sequence[Host]
     heard_ns: int
     healthy: bool
+    """Something came lately, and what came last was not old."""
     is_guest: bool = False
     member: int = 0
     """Changes whenever its devices or series may have changed."""
@@ -56,6 +57,8 @@ class Clients:
         """`told`: `stored` gets every batch, so that what was read need not be read again."""
         self.store = store
         self.clock = clock
+        self.ahead_ns: Callable[[], Mapping[str, int]] = dict
+        """How far hosts' clocks are ahead of ours."""
         self._told = told
         self._lock = threading.Lock()
         self._fleet: Fleet | None = None
@@ -152,19 +155,26 @@ class Clients:
         # Read the count first: then the numbers are at least as new as the count.
         batches = sum([self._batches[journal] for journal in member.journals])
         heard_ns = max([self._heard.get(row.journal, row.last_ns) for row in member.rows])
+        healthy_ns = now_ns - int(UNHEALTHY_SECONDS * 1e9)
         return Client(
             member.id,
             member.rows[-1].host,
             member.devices,
             member.hosts,
             heard_ns,
-            now_ns - heard_ns <= UNHEALTHY_SECONDS * 1e9,
+            heard_ns >= healthy_ns and self._known_ns(member) >= healthy_ns,
             member.is_guest,
             member.number,
             batches,
             sum([words.dropped.get(row.journal, 0) for row in member.rows]),
             member.rows[-1].journal in words.ended,
         )
+
+    def _known_ns(self, member: _Member) -> int:
+        """Up to when all of it is here, by our clock: what comes now may be hours old."""
+        last = member.rows[-1]
+        newest_ns = self._newest.get(last.journal, last.last_ns)
+        return newest_ns - self.ahead_ns().get(last.host, 0)
 
     def _roster(self) -> list[_Member]:
         seen = (self._defined, self._joined)

@@ -165,7 +165,7 @@ class SessionFiles:
             logger.error("sessions cannot be read: %s", error)
             return
         recent_ns = self._clock.wall_ns() - KEPT_DAYS * 86_400 * 10**9
-        until_ns = self._clock.mono_ns() + int(GATHER_SECONDS * 1e9)
+        now_ns = self._clock.mono_ns()
         for session in sessions:
             if session.saved is None or session.end_ns is None or session.end_ns < recent_ns:
                 continue
@@ -173,6 +173,7 @@ class SessionFiles:
             if session.saved.state != "complete":
                 was_written = session.saved.state == "partial"
                 missing = list(session.saved.missing)
+                until_ns = now_ns if was_written else now_ns + int(GATHER_SECONDS * 1e9)
                 with self._lock:
                     self._open[session.id] = _Pending(session, until_ns, was_written, missing)
 

@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 import grpc
@@ -31,8 +31,12 @@ ROOM_POLL_SECONDS: Final = 0.02
 LONGEST_TEXT: Final = 200
 MOST_SERIES: Final = 20_000
 DROPPED: Final = "runwatch-dropped-records"
-"""A header beside the answer, since the message is the other project's: how many records clients
-dropped in all while no head took them.  It is left out when there are none."""
+UNHEALTHY: Final = "runwatch-unhealthy-clients"
+AWAITED: Final = "runwatch-awaited-clients"
+"""Headers beside the answer, since the message is the other project's: how many records clients
+dropped in all while no head took them; which clients are silent or behind, and for which a session
+that stops waits, as JSON.  Each is left out when there is nothing to say."""
+MOST_TOLD: Final = 20
 logger = logging.getLogger("runwatch.head")
 
 Context: TypeAlias = grpc.aio.ServicerContext
@@ -250,9 +254,7 @@ class ProfilerService:
 
     async def get_status(self, request: Any, context: Context) -> Any:
         found = await asyncio.to_thread(self._profiler.status)
-        dropped = sum(found["dropped_records"].values())
-        if dropped:
-            context.set_trailing_metadata(((DROPPED, str(dropped)),))
+        context.set_trailing_metadata(_beside(found))
         return pb.StatusResponse(
             freq=found["freq"],
             enable_bandwidth_profiling=found["enable_bandwidth_profiling"],
@@ -330,6 +332,18 @@ def _node(client: Client, values: Any) -> Any:
 
     label = client.devices[0].label if client.devices else client.host
     return pb.NodeStatus(node_id=label, gpus=[status(device) for device in client.devices])
+
+
+def _beside(status: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    dropped = sum(status["dropped_records"].values())
+    said = [(DROPPED, str(dropped))] if dropped else []
+    for header, names in (
+        (UNHEALTHY, status["unhealthy_clients"]),
+        (AWAITED, status["awaited_clients"]),
+    ):
+        if names:
+            said.append((header, json.dumps(names[:MOST_TOLD])))  # it is ASCII
+    return tuple(said)
 
 
 def _host(name: str) -> str:
