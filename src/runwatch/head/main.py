@@ -18,6 +18,7 @@ from runwatch.errors import RunwatchError, UsageError
 from runwatch.files import private
 from runwatch.head.access.admission import Admission
 from runwatch.head.access.main_token import MainToken, kept_token, new_token
+from runwatch.head.access.origins import check_origins
 from runwatch.head.context import NOWHERE
 from runwatch.head.features.gswarm.api import GswarmApi
 from runwatch.head.features.gswarm.grpc import ProfilerService
@@ -81,13 +82,10 @@ class Head:
             on_exit=self.stop,
             clock=clock,
         )
-        self._admission = Admission(
-            self.main,
-            tokens=self.local.tokens,
-            audit=self.local.audit,
-            open_gswarm=open_gswarm,
-        )
-        self.local.tokens.on_revoked = self._admission.look_soon
+        is_shared = bool(settings.gswarm_open) and not settings.gswarm_apart
+        self._admission = self._admits(open_gswarm or is_shared)
+        self._gswarm_admission = self._admits(True)
+        self.local.tokens.on_revoked = self._look_soon
         self.door = Door(limits_here())
         self._tails = tail_journals
         self._server: uvicorn.Server | None = None
@@ -106,7 +104,14 @@ class Head:
             ),
             settings.quotas,
             AccessSettings(
-                settings.token, settings.is_loopback, tls, settings.base_path, open_gswarm
+                settings.token,
+                settings.is_loopback,
+                tls,
+                settings.base_path,
+                open_gswarm,
+                settings.gswarm_open,
+                settings.gswarm_apart,
+                check_origins(settings.cors_origins),
             ),
             self.main,
             SessionDefaults(
@@ -120,9 +125,17 @@ class Head:
             settings.serving,
         )
 
+    def _admits(self, open_gswarm: bool) -> Admission:
+        local = self.local
+        return Admission(self.main, tokens=local.tokens, audit=local.audit, open_gswarm=open_gswarm)
+
+    def _look_soon(self) -> None:
+        self._admission.look_soon()
+        self._gswarm_admission.look_soon()
+
     def _renewed(self) -> None:
         self._leave_note()
-        self._admission.look_soon()
+        self._look_soon()
 
     def _leave_note(self) -> bool:
         """False: try again later.  A full disk must not keep the head from answering."""
@@ -148,7 +161,7 @@ class Head:
         certificate = _certificate(settings)
         # Without a port the server still takes signals and runs the loop.
         http = [_listen(settings.bind, settings.http_port)] if settings.http_port >= 0 else []
-        grpc_server, grpc_port = None, 0
+        grpc_servers, grpc_port = [], 0
         if settings.grpc_port >= 0:
             address = f"{_bracketed(settings.bind)}:{settings.grpc_port}"
             grpc_server, grpc_port = await serve_grpc(
@@ -158,6 +171,15 @@ class Head:
                 admission=self._admission,
                 others=[self._guests.handler()],
             )
+            grpc_servers.append(grpc_server)
+        if settings.gswarm_apart:
+            opened = settings.gswarm_open
+            if grpc_port:
+                address = f"{_bracketed(opened)}:{grpc_port}"
+                admission, others = self._gswarm_admission, [self._guests.handler()]
+                grpc_server, _ = await serve_grpc(None, address, admission=admission, others=others)
+                grpc_servers.append(grpc_server)
+            http += [_listen(opened, http[0].getsockname()[1])] if http else []
         self._server = server = _Server(self._config())
         self._where = self._told_where(grpc_port)
         at = self._listening(http[0].getsockname()[1] if http else 0, grpc_port)
@@ -176,8 +198,7 @@ class Head:
             await warming
             self.local.live.close()
             await asyncio.to_thread(self.local.context.sessions.end)
-            if grpc_server is not None:
-                await grpc_server.stop(grace=5.0)
+            await asyncio.gather(*(server.stop(grace=5.0) for server in grpc_servers))
             take_note_back(settings.root, at)
 
     def _config(self) -> uvicorn.Config:

@@ -313,26 +313,30 @@ class Uploads(grpc.aio.ServerInterceptor):  # type: ignore[misc]
 class GrpcServer:
     """Ends every stream before it stops: gRPC prints a traceback for each that it cuts off."""
 
-    def __init__(self, server: grpc.aio.Server, service: SpineService, uploads: Uploads) -> None:
+    def __init__(
+        self, server: grpc.aio.Server, service: SpineService | None, uploads: Uploads
+    ) -> None:
         self._server = server
         self._service = service
         self._uploads = uploads
 
     async def stop(self, grace: float) -> None:
-        self._service.end()
+        if self._service is not None:
+            self._service.end()
         self._uploads.end()
         await self._server.stop(grace)
 
 
 async def serve_grpc(
-    service: SpineService,
+    service: SpineService | None,
     address: str,
     *,
     certificate: tuple[bytes, bytes] | None = None,
     admission: Admission | None = None,
     others: Sequence[Any] = (),
 ) -> tuple[GrpcServer, int]:
-    """Start listening; returns the server and the port it got.  `others` are served beside."""
+    """Start listening; returns the server and the port it got.  `others` are served beside the
+    service, or alone."""
     uploads = Uploads()
     server = grpc.aio.server(
         interceptors=(admission or Admission(), uploads),
@@ -347,7 +351,8 @@ async def serve_grpc(
             ("grpc.max_concurrent_streams", 128),
         ],
     )
-    server.add_generic_rpc_handlers((service.handler(), *others))
+    own = () if service is None else (service.handler(),)
+    server.add_generic_rpc_handlers((*own, *others))
     try:
         if certificate is None:
             port = server.add_insecure_port(address)

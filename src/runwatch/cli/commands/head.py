@@ -16,7 +16,14 @@ import argparse
 from pathlib import Path
 
 from runwatch import logs
-from runwatch.cli.head_options import json_option, print_ready, served_once, token_options
+from runwatch.cli.head_options import (
+    guest_options,
+    json_option,
+    open_warning,
+    print_ready,
+    served_once,
+    token_options,
+)
 from runwatch.settings import load
 from runwatch.terminal import log_to_stderr
 
@@ -35,6 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base-path", help="path under which a proxy serves it: /team/x")
     parser.add_argument("--tls-certificate", type=Path, help="PEM file; turns TLS on")
     parser.add_argument("--tls-key", type=Path, help="PEM file of the certificate's key")
+    guest_options(parser)
     json_option(parser)
 
 
@@ -44,7 +52,9 @@ def run(arguments: argparse.Namespace) -> int:
     from runwatch.head.settings import HeadSettings
 
     log_to_stderr("%(asctime)s %(levelname)s %(message)s")
-    settings = load(HeadSettings, section="head", flags=vars(arguments)).values
+    origins = None if arguments.cors_origins is None else ",".join(arguments.cors_origins)
+    flags = vars(arguments) | {"cors_origins": origins}
+    settings = load(HeadSettings, section="head", flags=flags).values
 
     def ready(at: Listening) -> None:
         if arguments.json:
@@ -56,6 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"Runwatch head: {at.link or head}", flush=True)
         print(f"For programs, agents and commands elsewhere{only}:", flush=True)
         print(f"  export RUNWATCH_HEAD={head}{token}", flush=True)
+        if settings.gswarm_open:
+            print(open_warning(settings.gswarm_open), flush=True)
 
     logs.spare()
     with served_once(settings.root):

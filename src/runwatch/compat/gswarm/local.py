@@ -31,6 +31,7 @@ def data_dir(arguments: argparse.Namespace) -> Path:
 
 def start(arguments: argparse.Namespace) -> int:
     from runwatch.address import Listening
+    from runwatch.cli.head_options import open_warning
     from runwatch.head.main import Head
     from runwatch.head.settings import HeadSettings
 
@@ -46,6 +47,8 @@ def start(arguments: argparse.Namespace) -> int:
         token=arguments.token or token_of(),
         tls_certificate=arguments.tls_certificate,
         tls_key=arguments.tls_key,
+        gswarm_open=arguments.gswarm_open,
+        cors_origins=",".join(arguments.cors_origin),
         device_period_ms=arguments.freq,
         device_bandwidth=arguments.bandwidth,
         device_nvlink=arguments.nvlink,
@@ -60,6 +63,8 @@ def start(arguments: argparse.Namespace) -> int:
             print(f"Clients need RUNWATCH_TOKEN={at.token}", flush=True)
         else:
             print("For clients on other machines: gsprof start --host 0.0.0.0", flush=True)
+        if settings.gswarm_open:
+            print(open_warning(settings.gswarm_open), flush=True)
         if at.http:
             print(f"Page: {at.link}", flush=True)
 

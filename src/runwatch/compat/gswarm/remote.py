@@ -94,13 +94,17 @@ class Remote:
         """The head's status, how many records its clients had to drop in all, and which clients
         are silent or behind."""
         status, metadata = self._ask("GetStatus", pb.Empty(), pb.StatusResponse, TIMEOUT_SECONDS)
-        unhealthy = json.loads(metadata.get(_UNHEALTHY, "[]"))
+        unhealthy = _names(metadata.get(_UNHEALTHY, "[]"))
         return status, int(metadata.get(_DROPPED, 0)), unhealthy
 
     def awaited(self) -> Sequence[str]:
         """The clients that a session which stops waits for."""
         metadata = self._ask("GetStatus", pb.Empty(), pb.StatusResponse, ASK_SECONDS)[1]
-        return json.loads(metadata.get(_AWAITED, "[]"))
+        return _names(metadata.get(_AWAITED, "[]"))
+
+
+def _names(said: str | bytes) -> list[str]:
+    return [str(name) for name in json.loads(said)]
 
 
 def profile(arguments: argparse.Namespace) -> int:

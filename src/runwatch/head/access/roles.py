@@ -139,6 +139,14 @@ BY_PROJECT: Final = frozenset({"/runwatch.v1.Spine/Stream", "/runwatch.v1.Spine/
 """The methods that check a token's projects; a token of projects may call no others."""
 OPEN: Final = frozenset({"POST /profiling/start", "POST /profiling/stop"})
 """What callers without a token may do at a head that `gsprof start` began on loopback."""
+GSWARM_ROUTES: Final = OPEN | {
+    "GET /",
+    "GET /status",
+    "GET /clients",
+    "GET /profiling/sessions",
+    "GET /metrics/latest",
+}
+"""What callers without a token may ask at an address that is open to gswarm's programs."""
 
 
 def allows(role: Role | None, need: Need) -> bool:
