@@ -23,6 +23,8 @@ from runwatch.head.context import NOWHERE
 from runwatch.head.features.gswarm.api import GswarmApi
 from runwatch.head.features.gswarm.grpc import ProfilerService
 from runwatch.head.features.profiles.api import ProfilesApi
+from runwatch.head.features.sessions.api import SessionsApi
+from runwatch.head.features.sessions.grpc import SessionsService
 from runwatch.head.features.stacks.api import StacksApi
 from runwatch.head.http.access import AccessSettings
 from runwatch.head.http.door import Door, limits_here
@@ -82,6 +84,7 @@ class Head:
             on_exit=self.stop,
             clock=clock,
         )
+        self._sessions = SessionsService(self.local.feature(SessionsApi))
         is_shared = bool(settings.gswarm_open) and not settings.gswarm_apart
         self._admission = self._admits(open_gswarm or is_shared)
         self._gswarm_admission = self._admits(True)
@@ -169,7 +172,7 @@ class Head:
                 address,
                 certificate=certificate,
                 admission=self._admission,
-                others=[self._guests.handler()],
+                others=[self._guests.handler(), self._sessions.handler()],
             )
             grpc_servers.append(grpc_server)
         if settings.gswarm_apart:

@@ -259,6 +259,8 @@ class Shipper:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.UNIMPLEMENTED:
+        return "unimplemented: what answers there is no head of Runwatch"
     if isinstance(error, grpc.Call):
         return f"{error.code().name.lower().replace('_', ' ')}: {error.details()}"
     return str(error)

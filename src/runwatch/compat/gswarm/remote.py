@@ -21,6 +21,7 @@ from runwatch.address import Address, token_for
 from runwatch.compat.gswarm.command import DATA
 from runwatch.errors import HeadUnreachable, RunwatchError, UsageError
 from runwatch.settings import token_of
+from runwatch.ship.client import METHOD
 from runwatch.ship.finding import find
 from runwatch.wire import gswarm_pb2 as pb
 
@@ -60,20 +61,33 @@ class Remote:
         self, method: str, request: Any, reply: Any, seconds: float
     ) -> tuple[Any, dict[str, str | bytes]]:
         """The answer, and the metadata that came with it."""
-        metadata = [("authorization", f"Bearer {self._token}")] if self._token else []
-        with self._channel() as channel:
+        with self.channel() as channel:
             call = channel.unary_unary(
                 _SERVICE + method,
                 request_serializer=type(request).SerializeToString,
                 response_deserializer=reply.FromString,
             )
             try:
-                answer, call_end = call.with_call(request, timeout=seconds, metadata=metadata)
+                answer, call_end = call.with_call(request, timeout=seconds, metadata=self.metadata)
                 return answer, dict(call_end.trailing_metadata() or ())
             except grpc.RpcError as error:
-                raise self._refused(error) from error
+                raise self.refused(error) from error
 
-    def _channel(self) -> grpc.Channel:
+    @property
+    def metadata(self) -> list[tuple[str, str]]:
+        return [("authorization", f"Bearer {self._token}")] if self._token else []
+
+    def takes_records(self) -> bool:
+        """Whether it is a head of Runwatch: gswarm's own takes samples in its own way only."""
+        with self.channel() as channel:
+            stream = channel.stream_stream(METHOD)
+            try:
+                next(stream(iter(()), timeout=ASK_SECONDS, metadata=self.metadata), None)
+            except grpc.RpcError as error:
+                return bool(error.code() is not grpc.StatusCode.UNIMPLEMENTED)
+        return True
+
+    def channel(self) -> grpc.Channel:
         if not self.address.tls:
             return grpc.insecure_channel(self.address.target)
         ca = os.environ.get("RUNWATCH_CA", "")
@@ -81,7 +95,7 @@ class Remote:
         credentials = grpc.ssl_channel_credentials(root_certificates=roots)
         return grpc.secure_channel(self.address.target, credentials)
 
-    def _refused(self, error: Any) -> RunwatchError:
+    def refused(self, error: Any) -> RunwatchError:
         gone = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
         if error.code() in gone:
             return HeadUnreachable(f"no head answers at {self.address.target}")
@@ -205,8 +219,13 @@ def http_status(arguments: argparse.Namespace) -> int:
 
 
 def _http(arguments: argparse.Namespace, path: str, body: Any = None) -> Any:
-    head = arguments.head if "://" in arguments.head else f"http://{arguments.head}"
-    token = token_for(head, DATA, arguments.token or token_of())
+    return http(arguments.head, arguments.token, path, body)
+
+
+def http(head: str, token: str | None, path: str, body: Any = None) -> Any:
+    """What the head answers; `body` is sent to it."""
+    head = head if "://" in head else f"http://{head}"
+    token = token_for(head, DATA, token or token_of())
     headers = {"Content-Type": "application/json"}
     if token:
         headers["Authorization"] = f"Bearer {token}"
@@ -248,7 +267,7 @@ def _print_status(status: dict[str, Any]) -> None:
     print(f"Is Profiling: {'Yes' if status['is_profiling'] else 'No'}")
     print(f"Output Filename: {status['output_filename']}")
     print(f"Frame Counter: {status['frame_id_counter']}")
-    for session in status["active_sessions"]:
+    for session in status.get("active_sessions", ()):
         print(f"  {session['name']}: {session['frame_count']} frames since {session['start_time']}")
     if "total_gpus" in status:
         print(f"Total GPUs: {status['total_gpus']}")

@@ -123,6 +123,10 @@ GSWARM: Final = "/gswarm_profiler.ProfilerService/"
 METHODS: Final[Mapping[str, Role]] = {
     "/runwatch.v1.Spine/Stream": "ingest",
     "/runwatch.v1.Spine/Keep": "ingest",
+    "/runwatch.v1.Sessions/List": "view",
+    "/runwatch.v1.Sessions/One": "view",
+    "/runwatch.v1.Sessions/Resume": "operate",
+    "/runwatch.v1.Sessions/Export": "view",
     f"{GSWARM}Connect": "ingest",
     f"{GSWARM}StreamMetrics": "ingest",
     f"{GSWARM}GetStatus": "view",

@@ -312,22 +312,28 @@ class ProfilerService:
         return [_node(client, values) for client in clients]
 
 
+MEBI: Final = float(1 << 20)
+"""gswarm's `read` shows memory as MB, and bandwidths divided by 1024 as GB/s."""
+NOT_READ: Final = -1.0
+"""gswarm's `read` shows it as N/A."""
+
+
 def _node(client: Client, values: Any) -> Any:
     def status(device: Any) -> Any:
-        def of(column: str) -> float:
-            value = values.of(device.series, column)
-            return 0.0 if value is None else float(value)
+        def of(*columns: str, unit: float = 1.0) -> float:
+            found = [values.of(device.series, column) for column in columns]
+            known = [float(value) for value in found if value is not None]
+            return sum(known) / unit if known else NOT_READ
 
-        power = values.of(device.series, "power")
         return pb.GPUStatus(
             gpu_id=device.index,
             utilization=of("util"),
-            memory_used=int(of("memory_used")),
-            memory_total=int(of("memory_total")),
-            dram_bandwidth=(of("pcie_rx") + of("pcie_tx")) / 1e9,
-            nvlink_bandwidth=(of("nvlink_rx") + of("nvlink_tx")) / 1e9,
-            temperature=-1.0,
-            power=-1.0 if power is None else power,
+            memory_used=round(of("memory_used", unit=MEBI)),
+            memory_total=round(of("memory_total", unit=MEBI)),
+            dram_bandwidth=of("pcie_rx", "pcie_tx", unit=MEBI),
+            nvlink_bandwidth=of("nvlink_rx", "nvlink_tx", unit=MEBI),
+            temperature=NOT_READ,
+            power=of("power"),
         )
 
     label = client.devices[0].label if client.devices else client.host

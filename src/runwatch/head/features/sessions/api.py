@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -132,15 +132,26 @@ class SessionsApi(Feature):
             missing_clients=missing,
         )
 
-    async def _list(self, request: Request, given: Given) -> Response:
-        def listed() -> SessionList:
-            newest = islice(reversed(self._sessions.all()), MOST_LISTED)
-            return SessionList(sessions=[self._info(session) for session in newest])
+    def listed(self) -> SessionList:
+        newest = islice(reversed(self._sessions.all()), MOST_LISTED)
+        return SessionList(sessions=[self._info(session) for session in newest])
 
-        return json_reply(await run_in_threadpool(listed))
+    def one(self, key: str) -> SessionInfo:
+        session = self._sessions.find(key)
+        return self._info(session, self._room.missing(session))
+
+    def resumed(self, key: str) -> SessionInfo:
+        session = self._sessions.resume(key)
+        return self._info(session, self._room.missing(session))
+
+    def exported(self, key: str, compat: bool) -> Iterator[bytes]:
+        return self._room.export(self._sessions.find(key), compat=compat).json()
+
+    async def _list(self, request: Request, given: Given) -> Response:
+        return json_reply(await run_in_threadpool(self.listed))
 
     async def _one(self, request: Request, given: Given) -> Response:
-        return await self._told(lambda: self._sessions.find(given["session"]))
+        return json_reply(await run_in_threadpool(self.one, given["session"]))
 
     async def _start(self, request: Request, given: Given) -> Response:
         asked = await body_of(request, NewSession)
@@ -161,18 +172,11 @@ class SessionsApi(Feature):
         session, is_new = await run_in_threadpool(stop)
         if is_new:
             await self._room.gathered([session])
-        return await self._told(lambda: self._sessions.find(session.id))
+        return json_reply(await run_in_threadpool(self.one, session.id))
 
     async def _resume(self, request: Request, given: Given) -> Response:
         await body_of(request, Nothing)
-        return await self._told(lambda: self._sessions.resume(given["session"]))
-
-    async def _told(self, act: Callable[[], Session]) -> Response:
-        def told() -> SessionInfo:
-            session = act()
-            return self._info(session, self._room.missing(session))
-
-        return json_reply(await run_in_threadpool(told))
+        return json_reply(await run_in_threadpool(self.resumed, given["session"]))
 
     # ── export ────────────────────────────────────────────────────────────────────────────────
 
