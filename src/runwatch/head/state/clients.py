@@ -108,10 +108,10 @@ class Clients:
         """The clients of late, by host.  A client that came back with a new number counts once."""
         with self._lock:
             members, words = self._roster(), self._heard_of_themselves()
-        now_ns = self.clock.wall_ns()
+        now_ns, ahead_ns = self.clock.wall_ns(), self.ahead_ns()
         found: list[tuple[ProcessRow, Client]] = []
         for member in members:
-            client = self._client(member, now_ns, words)
+            client = self._client(member, now_ns, words, ahead_ns)
             if now_ns - client.heard_ns <= FORGOTTEN_SECONDS * 1e9:
                 found.append((member.rows[-1], client))
         return _current(found)
@@ -125,12 +125,11 @@ class Clients:
 
     def _process(self, member: _Member, words: _Words) -> Process:
         last = member.rows[-1]
-        things: list[Device | Host] = [*member.devices, *member.hosts]
         return Process(
             member.id,
             last.host,
-            frozenset(thing.label for thing in things),
-            frozenset(device.id for device in member.devices),
+            member.labels,
+            member.device_ids,
             member.rows[0].start_ns,
             self._newest.get(last.journal, last.last_ns),
             max([self._heard.get(row.journal, 0) for row in member.rows]),
@@ -151,7 +150,9 @@ class Clients:
             self._words, self._words_seen = _Words(dropped, frozenset(ended)), seen
         return self._words
 
-    def _client(self, member: _Member, now_ns: int, words: _Words) -> Client:
+    def _client(
+        self, member: _Member, now_ns: int, words: _Words, ahead_ns: Mapping[str, int]
+    ) -> Client:
         # Read the count first: then the numbers are at least as new as the count.
         batches = sum([self._batches[journal] for journal in member.journals])
         heard_ns = max([self._heard.get(row.journal, row.last_ns) for row in member.rows])
@@ -162,7 +163,7 @@ class Clients:
             member.devices,
             member.hosts,
             heard_ns,
-            heard_ns >= healthy_ns and self._known_ns(member) >= healthy_ns,
+            heard_ns >= healthy_ns and self._known_ns(member, ahead_ns) >= healthy_ns,
             member.is_guest,
             member.number,
             batches,
@@ -170,11 +171,10 @@ class Clients:
             member.rows[-1].journal in words.ended,
         )
 
-    def _known_ns(self, member: _Member) -> int:
+    def _known_ns(self, member: _Member, ahead_ns: Mapping[str, int]) -> int:
         """Up to when all of it is here, by our clock: what comes now may be hours old."""
         last = member.rows[-1]
-        newest_ns = self._newest.get(last.journal, last.last_ns)
-        return newest_ns - self.ahead_ns().get(last.host, 0)
+        return self._newest.get(last.journal, last.last_ns) - ahead_ns.get(last.host, 0)
 
     def _roster(self) -> list[_Member]:
         seen = (self._defined, self._joined)
@@ -292,6 +292,8 @@ class _Member(NamedTuple):
     journals: Sequence[JournalId]
     """That hold anything of these: a device that others told of, too, has theirs."""
     is_guest: bool
+    labels: frozenset[str]
+    device_ids: frozenset[str]
 
 
 Mine = Mapping[JournalId, tuple[list[Device], list[Host]]]
@@ -323,6 +325,8 @@ def _member(rows: Sequence[ProcessRow], mine: Mine, number: int) -> _Member:
         list(hosts.values()),
         sorted(set[JournalId]().union(*(thing.journals for thing in told))),
         is_guest,
+        frozenset(thing.label for thing in told),
+        frozenset(devices),
     )
 
 

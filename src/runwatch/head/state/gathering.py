@@ -67,11 +67,14 @@ class Gathering:
         if until_ns is None:
             until_ns = now_ns - int(UNHEALTHY_SECONDS * 1e9) - MARGIN_NS
         processes = self._clients.processes()
+        of_host: dict[str, list[Process]] = {}
+        for process in processes:
+            of_host.setdefault(process.host, []).append(process)
         return [
             self._missing(session, process, now_ns)
             for process in processes
             if self._is_expected(session, process)
-            and not self._has_all(session, process, processes, until_ns)
+            and not self._has_all(session, process, of_host[process.host], until_ns)
         ]
 
     def _missing(self, session: Session, process: Process, now_ns: int) -> Missing:
@@ -89,11 +92,12 @@ class Gathering:
         return newest_ns > session.start_ns - int(seconds * 1e9)
 
     def _has_all(
-        self, session: Session, process: Process, others: Iterable[Process], until_ns: int
+        self, session: Session, process: Process, beside: Iterable[Process], until_ns: int
     ) -> bool:
+        """`beside`: all of its host."""
         ahead_ns = session.clocks.get(process.host, 0)
         newest_ns = process.newest_ns - ahead_ns
-        after = [other for other in others if other.took_over(process)]
+        after = [other for other in beside if other.took_over(process)]
         if process.is_guest:
             late_ns = max(GUEST_NS, 3 * session.period_ns)
             return bool(after) or newest_ns >= until_ns - late_ns
