@@ -11,6 +11,8 @@ from starlette.routing import Route
 from runwatch.head.access import roles
 from runwatch.head.features.gswarm.grpc import ProfilerService
 from runwatch.head.features.gswarm.profiler import Profiler
+from runwatch.head.features.sessions.api import SessionsApi
+from runwatch.head.features.sessions.grpc import SessionsService
 from runwatch.head.ingest import Ingest
 from runwatch.head.main import LocalHead
 from runwatch.head.stream import SpineService
@@ -50,6 +52,7 @@ def test_every_grpc_method_is_in_the_table(tmp_path: Any) -> None:
             ProfilerService(
                 Profiler(head.context.sessions), ingest, on_exit=lambda: None
             ).handler(),
+            SessionsService(head.feature(SessionsApi)).handler(),
         )
         served = {name for handler in handlers for name in handler._method_handlers}
     finally:
