@@ -167,7 +167,7 @@ def by_host(samples: Sampled) -> Counter[str]:
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(("clients", "real"), [(8, 1), pytest.param(64, 3, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(("clients", "real"), [(8, 0), pytest.param(64, 3, marks=pytest.mark.soak)])
 def test_the_head_is_killed_and_a_client_is_away(fleet: Fleet, clients: int, real: int) -> None:
     head = fleet.start_head()
     fleet.begin(clients, real)
