@@ -175,7 +175,8 @@ class SessionFiles:
                 missing = list(session.saved.missing)
                 until_ns = now_ns if was_written else now_ns + int(GATHER_SECONDS * 1e9)
                 with self._lock:
-                    self._open[session.id] = _Pending(session, until_ns, was_written, missing)
+                    pending = _Pending(session, until_ns, was_written, missing)
+                    self._open.setdefault(session.id, pending)  # it may just have been stopped
 
     def _round(self, closing: bool) -> None:
         with self._lock:

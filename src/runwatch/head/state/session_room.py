@@ -131,8 +131,9 @@ class SessionRoom:
         except RunwatchError as error:
             logger.error("sessions stay open: %s", error)
             return
+        until_ns = self.clock.mono_ns() + int(LAST_SECONDS * 1e9)
         for session in stopped:
-            self.files.wait(session, LAST_SECONDS)
+            self.files.wait(session, max(0.0, (until_ns - self.clock.mono_ns()) / 1e9))
 
     def close(self) -> None:
         if self.files is not None:

@@ -337,3 +337,18 @@ def test_files_are_written_whole_or_not_at_all(tmp_path: Path, room: Room) -> No
     files.close()
     assert (folder / "good.json").read_text() == "half and half"
     assert os.listdir(folder) == ["good.json"]
+
+
+def test_who_sends_only_old_records_is_unhealthy_and_a_slow_clock_is_not(room: Room) -> None:
+    node = Node(room.store, "n")
+    room.run(node, 10)
+    room.at(100)
+    origin = Origin(JournalId(node.journal), "n", 42, START, "boot", 7, "agent")
+    batch = Batch(origin, Position(0), Position(1))
+    batch.points.append(1, START + 10 * SECOND, -1, 1.0)
+    room.clients.stored([batch])
+    [client] = room.clients.all()
+    assert client.heard_ns == START + 100 * SECOND and not client.healthy
+    room.clients.ahead_ns = lambda: {"n": -90 * SECOND}
+    [client] = room.clients.all()
+    assert client.healthy
