@@ -352,3 +352,23 @@ def test_who_sends_only_old_records_is_unhealthy_and_a_slow_clock_is_not(room: R
     room.clients.ahead_ns = lambda: {"n": -90 * SECOND}
     [client] = room.clients.all()
     assert client.healthy
+
+
+def test_clients_of_gswarm_count_by_when_they_were_heard(room: Room) -> None:
+    """They cannot be asked: one that spoke until the end has said all, one that fell silent in the
+    session may come back with more, and one that left before it is not expected."""
+    left, gone, steady = (
+        Node(room.store, host, boot=f"gswarm:ipv4:10.0.0.1:{number}", uuids=False)
+        for number, host in enumerate(("left", "gone", "steady"))
+    )
+    room.run(left, -40)
+    room.sessions.start("s")
+    room.run(gone, 1, 2, 3)
+    room.run(steady, *range(1, 9))
+    room.at(10)
+    room.sessions.stop("s")
+    assert room.missing("s") == ["gone_ipv4:10.0.0.1:1"]
+    back = Node(room.store, "gone", pid=43, boot="gswarm:ipv4:10.0.0.1:9", uuids=False)
+    _begin(room.store, back, START + 11 * SECOND)
+    room.run(back, 9, 10)
+    assert room.missing("s") == []
