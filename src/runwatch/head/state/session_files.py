@@ -28,7 +28,7 @@ from runwatch.views.sessions import Session
 
 GATHER_SECONDS: Final = 10.0
 """How long a file waits for what clients hold."""
-TICK_SECONDS: Final = 0.1
+TICK_SECONDS: Final = 0.2
 LOOK_SECONDS: Final = 2.0
 """How often to look whether the rest of a file has come."""
 QUIET_SECONDS: Final = 5.0
@@ -124,9 +124,8 @@ class SessionFiles:
                 times = np.frombuffer(batch.points.time_ns, np.int64)
                 first, last = int(times.min()), int(times.max())
                 if first < self._watched_ns:
-                    with self._lock:
+                    with self._lock:  # the thread looks soon: there may be thousands of them
                         self._late.append((batch.origin.host, first, last))
-                    self._news.set()
 
     def close(self) -> None:
         """Writes the files that wait, then stops."""
@@ -155,7 +154,7 @@ class SessionFiles:
             written = [file.was_written for file in self._open.values()]
         if not all(written):
             return TICK_SECONDS
-        return LOOK_SECONDS if written else None
+        return LOOK_SECONDS if self._watched_ns else None
 
     def _take_up(self) -> None:
         """What the last head left to be done."""
@@ -204,7 +203,7 @@ class SessionFiles:
         if file.was_written:
             due = not names or set(names) < set(file.missing)
             if due and is_time and self._is_ours(session):
-                self._write(file, session, missing, later=True)
+                self._write(file, session, missing, later=not _is_owed(session))
         elif closing or is_time or all(each.is_lost for each in missing):
             self._write(file, session, missing, later=False)
         if missing and not closing:
@@ -268,9 +267,11 @@ class SessionFiles:
     def _is_ours(self, session: Session) -> bool:
         """Whether the file there is this session's: another of the same name may have replaced it,
         or the user has put something else there."""
-        later = [s for s in self._sessions.all() if s.file == session.file and s.id != session.id]
-        if any(other.start_ns > session.start_ns for other in later):
+        same = [s for s in self._sessions.all() if s.file == session.file and s.id != session.id]
+        if any(other.start_ns > session.start_ns for other in same):
             return False
+        if _is_owed(session):
+            return True  # what is there now is from before
         try:
             header = read_followed(self.path(session), HEADER_BYTES)
         except FileNotFoundError:
@@ -279,6 +280,11 @@ class SessionFiles:
             logger.error("cannot look at %s: %s", self.path(session), error)
             return False
         return f'"session_id":"{session.id}"'.encode() in header
+
+
+def _is_owed(session: Session) -> bool:
+    """Whether its file was never written: the disk may have been full."""
+    return session.saved is not None and session.saved.state == "due"
 
 
 def _is_in(session: Session, host: str, first_ns: int, last_ns: int) -> bool:

@@ -372,3 +372,19 @@ def test_clients_of_gswarm_count_by_when_they_were_heard(room: Room) -> None:
     _begin(room.store, back, START + 11 * SECOND)
     room.run(back, 9, 10)
     assert room.missing("s") == []
+
+
+def test_a_file_that_could_not_be_written_is_tried_again(room: Room) -> None:
+    """Over that of an older session of the same name, too."""
+    here, behind = session_of_ten_seconds(room)
+    for node in (here, behind):
+        room.run(node, 11)
+    place = room.root / "work"
+    place.rename(room.root / "elsewhere")
+    room.tick()
+    assert not place.exists()
+    place.mkdir()
+    (place / "s.json").write_text('{"session_id":"an older one"}')
+    room.at(40)
+    room.tick()
+    assert room.file("s")["complete"] and "completed_later" not in room.file("s")
