@@ -1,4 +1,4 @@
-"""gswarm-profiler's command, provided by Runwatch.
+"""gswarm-profiler's commands `gsprof` and `gswarm`, provided by Runwatch.
 
-A table and nothing else: the command is in `runwatch.compat.gswarm`.
+Tables and nothing else: the commands are in `runwatch.compat.gswarm`.
 """

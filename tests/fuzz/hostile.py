@@ -120,6 +120,9 @@ BODIES: Final[Mapping[str, Mapping[str, Any]]] = {
     "session_stop": {**SESSION, "why": "asked"},
     "session_resume": SESSION,
     "session_clock": {"host": "node-1", "ahead_ns": 5},
+    "session_file": {
+        **SESSION, "folder": "/tmp", "state": "partial", "missing": ["node-1_a"], "later": True,
+    },
     "capture": {
         "session": "s1", "command": "c1", "start_ns": NOW, "duration_ms": 100, "steps": 3,
         "hosts": ["node-1"], "unreachable": {"node-2": "no agent"}, "ahead_ns": {"node-1": 4},

@@ -87,7 +87,8 @@ def test_e2_15_what_an_old_client_left_is_imported_once(bench: Bench) -> None:
     words = ["session", "import", str(copy), "--dir", str(bench.data), "--remove"]
     assert main(words) == 0
     assert not copy.exists()
-    [session] = [line for line in bench.run("recover", "--list").stdout.splitlines() if "✔" in line]
+    lines = bench.run("recover", "--list").stdout.splitlines()
+    [session] = [line for line in lines if "completed" in line]
     name = session.split()[0]
     bench.run("recover", "--export", "--name", name, "-o", "out.json")
     check(json.loads((bench.root / "out.json").read_text()), BUFFER)

@@ -273,7 +273,7 @@ def test_prometheus(client: TestClient) -> None:
 
 
 def test_the_page_needs_no_one_else(client: TestClient) -> None:
-    reply = client.get("/")
+    reply = client.get("/", headers={"Accept": "text/html"})
     assert reply.headers["content-type"].startswith("text/html")
     assert "http://" not in reply.text and "https://" not in reply.text
     policy = reply.headers["content-security-policy"]

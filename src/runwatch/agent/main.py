@@ -71,7 +71,7 @@ from runwatch.journal.segment import DEFAULT_SEGMENT_BYTES, new_journal_id
 from runwatch.journal.writer import JournalWriter
 from runwatch.record import Batch, Command, JournalId, Origin, RunScope
 from runwatch.record.captures import FAILED
-from runwatch.record.commands import CommandResult
+from runwatch.record.commands import CommandResult, Holdings, HoldingsResult, ProfileCommand
 from runwatch.record.life import JournalLoss
 from runwatch.record.losses import JournalAside
 from runwatch.record.node import AgentEnd, AgentStart, CollectorFailed, DeviceOwner, ProcessExit
@@ -126,7 +126,11 @@ class Agent:
         self._failed: set[str] = set()
         context = Context(settings.root, self.host, clock, lambda: self._targets, self._book.event)
         self._kineto = KinetoDaemon(clock=clock)
-        errands: dict[str, Errand] = {**ERRANDS, "profile": ProfileErrand(self._kineto)}
+        errands: dict[str, Errand] = {
+            **ERRANDS,
+            ProfileCommand.KIND: ProfileErrand(self._kineto),
+            Holdings.KIND: lambda *_: HoldingsResult(waiting=self._senders.unfinished()),
+        }
         self._errands = Errands(context, errands, self._carry_out)
         self._busy_ns = clock.mono_ns()
         self._tidied_ns = 0

@@ -314,6 +314,11 @@ class Senders:
     def aside(self) -> list[Aside]:
         return [aside for sender in self.all() for aside in sender.shipper.aside()]
 
+    def unfinished(self) -> int:
+        """How many journals of agents before this one its head has not stored to their ends."""
+        sender = self.own or next(iter(self.all()), None)
+        return 0 if sender is None else sender.shipper.unfinished(list(self._journals))
+
     def is_settled(self) -> bool:
         """Whether the heads have everything.  A head that only journals name, and that has not
         answered for a day, does not count: the next agent tries it again."""

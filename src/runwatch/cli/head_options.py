@@ -87,6 +87,29 @@ def otlp_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def guest_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--gswarm-open",
+        metavar="ADDRESS",
+        help="let clients of gswarm in without a token at this address of this machine; they can "
+        "only send samples, read the status, and start and stop sessions",
+    )
+    parser.add_argument(
+        "--cors-origin",
+        dest="cors_origins",
+        metavar="URL",
+        action="append",
+        help="pages of this origin may ask the head: https://dashboard.example:3000; repeatable",
+    )
+
+
+def open_warning(address: str) -> str:
+    return (
+        f"Warning: who reaches {address} needs no token to send samples as a client of gswarm, to "
+        "read the status, and to start and stop sessions. Open it to a network that you trust."
+    )
+
+
 def json_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="when it is ready, print its addresses as JSON"

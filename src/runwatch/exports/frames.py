@@ -52,7 +52,8 @@ class Part:
     disk_util: Floats
     """Per frame and host."""
     silent: npt.NDArray[np.bool_]
-    """Per frame and sender: it was in the session, and has been silent for long."""
+    """Per frame and sender: it was in the session, and has been silent for long; or records of it
+    are still to come."""
 
     def __len__(self) -> int:
         return len(self.time_ns)
@@ -71,8 +72,10 @@ class Frames:
         window_points: int = WINDOW_POINTS,
         columns: Sequence[str] = tuple(DEVICE_METRICS),
         sparse_windows: int | None = None,
+        behind: Mapping[str, int] | None = None,
     ) -> None:
-        """`sparse_windows`: stop after this many windows with almost no data; None: never."""
+        """`sparse_windows`: stop after this many windows with almost no data; None: never.
+        `behind`: senders of which records are still to come, and up to when all are there."""
         self._store = store
         self._session = session
         self._now_ns = now_ns
@@ -83,6 +86,8 @@ class Frames:
         self.senders = sorted(set(labels))
         place = {label: number for number, label in enumerate(self.senders)}
         self._sender = np.array([place[label] for label in labels], np.int64)
+        known = behind or {}
+        self._known_ns = np.array([known.get(s, _FOR_EVER) for s in self.senders], np.int64)
         self._columns = tuple(columns)
         self._sparse = sparse_windows
         self._reader = _Reader(store, session.clocks)
@@ -159,6 +164,7 @@ class Frames:
         at_ns = np.minimum.reduceat(time_ns, first[:-1]) if len(first) > 1 else time_ns[:0]
         columns = {column: state.asof(window, column, who, time_ns) for column in self._columns}
         silent = state.silence(self._sender, window, at_ns, len(self.senders))
+        silent |= at_ns[:, np.newaxis] > self._known_ns
         dram, disk = self._hosts(window, state, at_ns)
         if not has_devices:
             first, who = np.zeros(len(at_ns) + 1, np.int64), who[:0]

@@ -6,16 +6,21 @@ the order of `hostname`.  Utilisation and memory are percent, bandwidths are GB/
 is in watts; a value that was not read is null.  `dram_bandwidth` is the traffic between host memory
 and the GPU; `memory_bandwidth` is the GPU's traffic with its own memory.
 
+`complete` says whether all that clients recorded in the session is in the document.  If not,
+`missing_clients` names those of whom more may come, and `last_sample` up to when theirs is there;
+frames after that name them among `unhealthy_clients`.  `completed_later` is in a file that was
+written again when more had come.
+
 With `compat`, numbers are text, shares are 0 to 1, bandwidths are KiB/s and times are local, as
 gswarm-profiler 0.2.1 wrote them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -32,6 +37,17 @@ _KIBI: Final = 1024.0
 _encode: Final = msgspec.json.Encoder().encode
 
 
+class Absent(NamedTuple):
+    """A client of which records of the session may still come."""
+
+    id: str
+    host: str
+    labels: Collection[str]
+    """Its senders' names among all."""
+    known_ns: int
+    """Up to when all of it is here."""
+
+
 class SessionExport:
     """Use it once: either `json()` or `parquet()`."""
 
@@ -44,9 +60,18 @@ class SessionExport:
         now_ns: int,
         compat: bool = False,
         window_points: int = WINDOW_POINTS,
+        missing: Sequence[Absent] = (),
+        later: bool = False,
     ) -> None:
+        """`missing`: whose records are not all there.  `later`: it was written before, without
+        some."""
         self.session = session
-        self.frames = Frames(store, fleet, session, now_ns=now_ns, window_points=window_points)
+        behind = {label: absent.known_ns for absent in missing for label in absent.labels}
+        self.frames = Frames(
+            store, fleet, session, now_ns=now_ns, window_points=window_points, behind=behind
+        )
+        self.missing = missing
+        self._later = later
         self.count = 0
         """Frames written so far."""
         self._now_ns = now_ns
@@ -62,13 +87,17 @@ class SessionExport:
         """The text in chunks.  A document without its end means that the export failed."""
         session = self.session
         end_ns = self._now_ns if session.end_ns is None else session.end_ns
-        head = {
+        head: dict[str, Any] = {
             "session_name": session.name,
             "session_id": session.id,
             "start_time": self.time(session.start_ns),
             "end_time": self.time(end_ns),
             "is_active": session.is_active,
+            "complete": not session.is_active and not self.missing,
+            "missing_clients": [self._absent(absent) for absent in self.missing],
         }
+        if self._later:
+            head["completed_later"] = self.time(self._now_ns)
         yield _encode(head)[:-1] + b',"frames":['
         separator = b"\n"
         for part in self.frames:
@@ -76,6 +105,10 @@ class SessionExport:
             yield separator + b",\n".join(self._lines(part))
             separator = b",\n"
         yield b"\n]," + _encode(self._summaries())[1:] + b"\n"
+
+    def _absent(self, absent: Absent) -> dict[str, str]:
+        last = self.time(absent.known_ns)
+        return {"client_id": absent.id, "hostname": absent.host, "last_sample": last}
 
     def _lines(self, part: Part) -> Iterator[bytes]:
         for number in range(len(part)):

@@ -44,6 +44,7 @@ from runwatch.head.state.accounts.notes import GoodputKeeper
 from runwatch.head.state.board import RunBoard
 from runwatch.head.state.clients import Clients
 from runwatch.head.state.deletions import Deletions
+from runwatch.head.state.gathering import Gathering
 from runwatch.head.state.profiles import Profiles
 from runwatch.head.state.session_room import SessionRoom
 from runwatch.head.state.sessions import SessionDefaults, Sessions
@@ -174,6 +175,7 @@ class LocalHead:
             clock=clock,
         )
         self.clients = Clients(self.store, told=True, clock=clock)
+        self.clients.ahead_ns = self.nodes.clock_offsets
         profiles = Profiles(
             reading,
             settings.profiles or (root / "profiles",),
@@ -199,7 +201,13 @@ class LocalHead:
             ),
             self.board,
             self.accounts,
-            SessionRoom(self.sessions, self.clients, folder=settings.session_dir, clock=clock),
+            SessionRoom(
+                self.sessions,
+                self.clients,
+                Gathering(self.clients, self.outbox, self._read_until_ns, clock=clock),
+                folder=settings.session_dir,
+                clock=clock,
+            ),
             profiles,
             self.deletions,
             Gate(
@@ -260,6 +268,12 @@ class LocalHead:
             return None if is_new else agent.heard_ns
         return self.tail.read_until_ns if host in self.tail.hosts() else None
 
+    def _read_until_ns(self, host: str) -> int | None:
+        """Up to when this head itself has read the journals of a host; None: an agent sends them,
+        or nobody."""
+        is_here = self.nodes.agent_of(host) is None and host in self.tail.hosts()
+        return self.tail.read_until_ns if is_here else None
+
     def close(self) -> None:
         self.live.close()
         for each in self.forwarding:
@@ -281,6 +295,7 @@ class LocalHead:
         self.outbox.stored(batches)
         self.clients.stored(batches)
         self.sessions.stored(batches)
+        self.context.sessions.stored(batches)
         self.accounts.stored(batches)
         self.board.stored(batches)
         for feature in self.features:

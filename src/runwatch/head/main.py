@@ -18,6 +18,7 @@ from runwatch.errors import RunwatchError, UsageError
 from runwatch.files import private
 from runwatch.head.access.admission import Admission
 from runwatch.head.access.main_token import MainToken, kept_token, new_token
+from runwatch.head.access.origins import check_origins
 from runwatch.head.cloud.exporters import CloudExporters
 from runwatch.head.cloud.settings import GcpSettings
 from runwatch.head.context import NOWHERE
@@ -26,6 +27,8 @@ from runwatch.head.features.gswarm.grpc import ProfilerService
 from runwatch.head.features.otlp.api import OtlpApi
 from runwatch.head.features.otlp.grpc import OtlpServices
 from runwatch.head.features.profiles.api import ProfilesApi
+from runwatch.head.features.sessions.api import SessionsApi
+from runwatch.head.features.sessions.grpc import SessionsService
 from runwatch.head.features.stacks.api import StacksApi
 from runwatch.head.http.access import AccessSettings
 from runwatch.head.http.door import Door, limits_here
@@ -94,14 +97,11 @@ class Head:
             clock=clock,
         )
         self._otlp = OtlpServices(self.local.feature(OtlpApi).receiver)
-        self._admission = Admission(
-            self.main,
-            tokens=self.local.tokens,
-            audit=self.local.audit,
-            open_gswarm=open_gswarm,
-            open_ingest=settings.open_ingest,
-        )
-        self.local.tokens.on_revoked = self._admission.look_soon
+        self._sessions = SessionsService(self.local.feature(SessionsApi))
+        is_shared = bool(settings.gswarm_open) and not settings.gswarm_apart
+        self._admission = self._admits(open_gswarm or is_shared, settings.open_ingest)
+        self._gswarm_admission = self._admits(True)
+        self.local.tokens.on_revoked = self._look_soon
         self.door = Door(limits_here())
         self._tails = tail_journals
         self._server: uvicorn.Server | None = None
@@ -126,6 +126,9 @@ class Head:
                 settings.base_path,
                 open_gswarm,
                 settings.open_ingest,
+                settings.gswarm_open,
+                settings.gswarm_apart,
+                check_origins(settings.cors_origins),
             ),
             self.main,
             SessionDefaults(
@@ -162,9 +165,23 @@ class Head:
             )
         )
 
+    def _admits(self, open_gswarm: bool, open_ingest: bool = False) -> Admission:
+        local = self.local
+        return Admission(
+            self.main,
+            tokens=local.tokens,
+            audit=local.audit,
+            open_gswarm=open_gswarm,
+            open_ingest=open_ingest,
+        )
+
+    def _look_soon(self) -> None:
+        self._admission.look_soon()
+        self._gswarm_admission.look_soon()
+
     def _renewed(self) -> None:
         self._leave_note()
-        self._admission.look_soon()
+        self._look_soon()
 
     def _leave_note(self) -> bool:
         """False: try again later.  A full disk must not keep the head from answering."""
@@ -193,7 +210,7 @@ class Head:
         if settings.otlp_http_port >= 0:
             http.append(_listen(settings.bind, settings.otlp_http_port, "--otlp-http-port"))
             logger.info("OTLP by HTTP is taken at port %d, too", http[-1].getsockname()[1])
-        grpc_server, grpc_port = None, 0
+        grpc_servers, grpc_port = [], 0
         if settings.grpc_port >= 0:
             address = f"{_bracketed(settings.bind)}:{settings.grpc_port}"
             grpc_server, grpc_port = await serve_grpc(
@@ -201,9 +218,18 @@ class Head:
                 address,
                 certificate=certificate,
                 admission=self._admission,
-                others=[self._guests.handler(), *self._otlp.handlers()],
+                others=[self._guests.handler(), self._sessions.handler(), *self._otlp.handlers()],
                 also=self._otlp_address(),
             )
+            grpc_servers.append(grpc_server)
+        if settings.gswarm_apart:
+            opened = settings.gswarm_open
+            if grpc_port:
+                address = f"{_bracketed(opened)}:{grpc_port}"
+                admission, others = self._gswarm_admission, [self._guests.handler()]
+                grpc_server, _ = await serve_grpc(None, address, admission=admission, others=others)
+                grpc_servers.append(grpc_server)
+            http += [_listen(opened, http[0].getsockname()[1])] if settings.http_port >= 0 else []
         self._server = server = _Server(self._config())
         self._where = self._told_where(grpc_port)
         is_open = settings.http_port >= 0
@@ -211,6 +237,7 @@ class Head:
         watching = asyncio.ensure_future(self._watch(server, at, on_ready))
         if self._tails:
             self.local.tail.start()
+        self.local.context.sessions.start()
         if self.local.deletions.all():  # the last head may have been killed at it
             self.local.ingest.keep_soon()
         for each in self.local.forwarding:
@@ -223,8 +250,8 @@ class Head:
             watching.cancel()
             await warming
             self.local.live.close()
-            if grpc_server is not None:
-                await grpc_server.stop(grace=5.0)
+            await asyncio.to_thread(self.local.context.sessions.end)
+            await asyncio.gather(*(server.stop(grace=5.0) for server in grpc_servers))
             take_note_back(settings.root, at)
 
     def _otlp_address(self) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 
 from runwatch.address import GRPC_PORT, HTTP_PORT, Address
 from runwatch.errors import UsageError
+from runwatch.head.access.origins import EVERYWHERE, check_origins
 from runwatch.head.quotas import QuotaSettings
 from runwatch.settings import read_token, runwatch_dir, setting
 from runwatch.views.pace import Limits
@@ -91,6 +92,16 @@ class HeadSettings:
         env="RUNWATCH_TOKEN_FILE",
         help="file with the token, readable by its owner alone",
     )
+    gswarm_open: str = setting(
+        "",
+        env="RUNWATCH_GSWARM_OPEN",
+        help="address at which gswarm's programs, which know no token, are let in; only they",
+    )
+    cors_origins: str = setting(
+        "",
+        env="RUNWATCH_CORS_ORIGINS",
+        help="origins whose pages may ask this head, with commas: https://dashboard.example:3000",
+    )
     tls_certificate: Path | None = setting(None, help="PEM file; turns TLS on")
     tls_key: Path | None = setting(None, help="PEM file of its key")
     points_days: float | None = setting(90.0, help="how long raw points are kept")
@@ -169,6 +180,8 @@ class HeadSettings:
         for name in ("stall_floor_seconds", "stall_factor", "answer_seconds"):
             if not getattr(self, name) > 0:
                 raise UsageError(f"{name} is {getattr(self, name)}: it must be more than 0")
+        check_origins(self.cors_origins)
+        self._check_gswarm()
         if self.open_ingest and not self.is_loopback:
             raise UsageError(
                 f"open_ingest with bind {self.bind!r}: where others can reach the head, programs "
@@ -180,6 +193,26 @@ class HeadSettings:
             port = getattr(self, name)
             if not -1 <= port <= 65535:
                 raise UsageError(f"{name} is {port}: a port is a number from 0 to 65535")
+
+    def _check_gswarm(self) -> None:
+        opened, own = self.gswarm_open.strip("[]"), self.bind.strip("[]")
+        if not opened:
+            return
+        if opened != own and {opened, own} & EVERYWHERE:
+            raise UsageError(
+                f"gswarm_open {opened!r} and bind {own!r} overlap: name two addresses of this "
+                "machine, or the same one twice"
+            )
+        if opened == own and self.tls_certificate is not None:
+            raise UsageError(
+                f"gswarm_open {opened!r}: gswarm's programs know no TLS; name another address of "
+                "this machine than the head's own"
+            )
+
+    @property
+    def gswarm_apart(self) -> bool:
+        """Whether the address for gswarm's programs is another than the head's own."""
+        return bool(self.gswarm_open) and self.gswarm_open.strip("[]") != self.bind.strip("[]")
 
     @property
     def quotas(self) -> QuotaSettings:

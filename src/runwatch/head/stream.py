@@ -313,19 +313,22 @@ class Uploads(grpc.aio.ServerInterceptor):  # type: ignore[misc]
 class GrpcServer:
     """Ends every stream before it stops: gRPC prints a traceback for each that it cuts off."""
 
-    def __init__(self, server: grpc.aio.Server, service: SpineService, uploads: Uploads) -> None:
+    def __init__(
+        self, server: grpc.aio.Server, service: SpineService | None, uploads: Uploads
+    ) -> None:
         self._server = server
         self._service = service
         self._uploads = uploads
 
     async def stop(self, grace: float) -> None:
-        self._service.end()
+        if self._service is not None:
+            self._service.end()
         self._uploads.end()
         await self._server.stop(grace)
 
 
 async def serve_grpc(
-    service: SpineService,
+    service: SpineService | None,
     address: str,
     *,
     certificate: tuple[bytes, bytes] | None = None,
@@ -333,8 +336,8 @@ async def serve_grpc(
     others: Sequence[Any] = (),
     also: str = "",
 ) -> tuple[GrpcServer, int]:
-    """Start listening; returns the server and the port it got.  `others` are served beside, `also`
-    is another address."""
+    """Start listening; returns the server and the port it got.  `others` are served beside the
+    service, or alone; `also` is another address."""
     uploads = Uploads()
     server = grpc.aio.server(
         interceptors=(admission or Admission(), uploads),
@@ -349,7 +352,8 @@ async def serve_grpc(
             ("grpc.max_concurrent_streams", 128),
         ],
     )
-    server.add_generic_rpc_handlers((service.handler(), *others))
+    own = () if service is None else (service.handler(),)
+    server.add_generic_rpc_handlers((*own, *others))
     port = _listen(server, address, certificate)
     if also:
         other = _listen(server, also, certificate)

@@ -106,6 +106,25 @@ class PingResult(CommandResult):
     """Processes of runs that live on the node."""
 
 
+# ── what a node holds ──────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings(Message):
+    """What has the node recorded that the head does not have yet?
+
+    The answer comes up behind all that the agent itself recorded before: who has the answer has
+    that, too."""
+
+    KIND: ClassVar[str] = "holdings"
+
+
+@dataclass(frozen=True, slots=True)
+class HoldingsResult(CommandResult):
+    waiting: int = checked(COUNT, 0)
+    """How many other journals the head that asks does not have to their end."""
+
+
 # ── stacks ─────────────────────────────────────────────────────────────────────────────────────
 #
 # A process that is asked for its own stacks (`sdk/control.py`) gets no body, and answers with

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from runwatch.record.captures import CaptureRequested, ProfileDeleted, ProfileEvent
-from runwatch.record.commands import CommandResult, Ping, ProfileCommand, StacksWanted
+from runwatch.record.commands import CommandResult, Holdings, Ping, ProfileCommand, StacksWanted
 from runwatch.record.console import Console, ExceptionTold
 from runwatch.record.life import (
     ClockJump,
@@ -48,18 +48,24 @@ from runwatch.record.node import (
     QueueUnknown,
 )
 from runwatch.record.otlp import MlRun, OtlpReceived, SpanTold
-from runwatch.record.sessions import SessionClock, SessionResume, SessionStart, SessionStop
+from runwatch.record.sessions import (
+    SessionClock,
+    SessionFile,
+    SessionResume,
+    SessionStart,
+    SessionStop,
+)
 from runwatch.record.stacks import Incident, Stacks
 
 EVENTS: Final[tuple[type[Message], ...]] = (
     RunStart, RunEnd, ProcessExit, Fork, Config, LogText, Elapsed, GoodputEntry, SdkWarning,
     ClockJump, JournalLoss, JournalGap, JournalAside, RecordsSkipped, SeriesNotRecorded,
     PointsNotRecorded, LimitReached, JobQueued, QueueUnknown, ProfileEvent, ProfileDeleted,
-    Stacks, Incident, SessionStart, SessionStop, SessionResume, SessionClock,
+    Stacks, Incident, SessionStart, SessionStop, SessionResume, SessionClock, SessionFile,
     CaptureRequested, CommandResult, AgentStart, AgentEnd, GuestConnect, CollectorFailed,
     CollectorStuck, CollectorResumed, DeviceOwner, DeviceAdded, DeviceLost, DeviceUnreadable,
     DeviceLimited, GpuXid, Console, ExceptionTold, Joined, OtlpReceived, SpanTold, MlRun,
 )  # fmt: skip
 BY_KIND: Final[Mapping[str, type[Message]]] = {message.KIND: message for message in EVENTS}
-COMMANDS: Final[tuple[type[Message], ...]] = (Ping, StacksWanted, ProfileCommand)
+COMMANDS: Final[tuple[type[Message], ...]] = (Ping, Holdings, StacksWanted, ProfileCommand)
 """What a head may ask of an agent.  The answer is an event `command_result`."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from runwatch.record.checks import LATEST_NS, NAME, OFFSET, TEXT, flag, whole
-from runwatch.record.message import Message, checked, listed
+from runwatch.record.message import Message, checked, listed, one_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +47,21 @@ class SessionClock(Message):
 
     host: str = checked(NAME, "")
     ahead_ns: int = checked(OFFSET, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFile(Message):
+    """A session's file: where it is to be, and how much of the session is in it."""
+
+    KIND: ClassVar[str] = "session_file"
+
+    id: str = checked(NAME, "")
+    name: str = checked(NAME, "")
+    folder: str = checked(TEXT, "")
+    state: str = one_of(("due", "partial", "complete"), "due")
+    """due: it is not written yet.  partial: records of some clients were missing when it was
+    written.  complete: nothing is known to be missing."""
+    missing: tuple[str, ...] = listed(NAME)
+    """Of whom: clients' ids."""
+    later: bool = checked(flag, False)
+    """Whether it was written again because more had come."""

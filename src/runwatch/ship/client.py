@@ -11,8 +11,9 @@ from __future__ import annotations
 import logging
 import queue
 import random
+import socket
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -57,6 +58,8 @@ class ShipSettings:
     ping_seconds: float = 3.0
     first_delay_seconds: float = 1.0
     longest_delay_seconds: float = 60.0
+    probe_seconds: float = 1.0
+    """How often a waiting shipper looks whether the head is back."""
     unacknowledged_bytes: int = 16 << 20
     message_bytes: int = 1 << 20
     """Batches of several journals share one message of up to this size."""
@@ -134,6 +137,11 @@ class Shipper:
         self._backoff = Backoff(
             self._settings.first_delay_seconds, self._settings.longest_delay_seconds, draw
         )
+        self._draw = draw
+        self._has_looked = False
+        """Whether the journals were read on this connection."""
+        self._was_away = True
+        """The head went away since we last came early: when it is back we come early again."""
         self._stop = threading.Event()
         self._cursors: dict[JournalId, Position] = {}
         self._ending: set[JournalId] = set()
@@ -161,6 +169,22 @@ class Shipper:
             and self.acknowledged.get(journal, -1) >= followed.reader.position
         )
 
+    def unfinished(self, but: Collection[JournalId] = ()) -> int:
+        """How many journals of agents that have ended are not stored to their ends.  `but`: those
+        that are written now.  A shipper that has not looked yet counts as one."""
+        if not self.connected or not self._has_looked:
+            return 1
+        return sum(
+            followed.origin.role == "agent" and name not in but and not self._is_done(followed)
+            for name, followed in list(self._tail.journals.items())
+        )
+
+    def _is_done(self, followed: Followed) -> bool:
+        if not followed.started:
+            return False
+        stored = self.acknowledged.get(followed.origin.journal, -1)
+        return not followed.dead or followed.done and stored >= followed.reader.position
+
     def look_again(self) -> None:
         """`takes` may say something else now."""
         self._tail.look_again()
@@ -185,10 +209,40 @@ class Shipper:
                 self.problem = _reason(error)
                 delay = self._backoff.delay()
                 logger.info("no head takes records: %s; again in %.1f s", self.problem, delay)
+                self._was_away = self._was_away or self.connected
                 self.connected = False
                 self._on_head(False)
-                self._stop.wait(delay)
+                self._wait(delay)
         self._tail.close()
+
+    def _wait(self, seconds: float) -> None:
+        """Wait, but not longer than until the head is back.
+
+        A port that opens is told by a cheap look.  A head that is there and refuses us, or a proxy
+        without a head behind it, ends the wait once and not again: so the pauses grow as before.
+        Looks and returns are spread: a thousand agents wait for the same head.
+        """
+        until_ns = self._clock.mono_ns() + int(seconds * 1e9)
+        probe = self._settings.probe_seconds
+        while (left := (until_ns - self._clock.mono_ns()) / 1e9) > 0:
+            if self._stop.wait(min(left, probe * (0.5 + self._draw()))):
+                return
+            if not self._is_there():
+                self._was_away = True
+            elif self._was_away:
+                self._was_away = False
+                self._stop.wait(min(left, probe * self._draw()))
+                return
+
+    def _is_there(self) -> bool:
+        """Whether somebody takes connections where the head listens."""
+        try:
+            host, _, port = self._locate().target.rpartition(":")
+            place = (host.strip("[]"), int(port))
+            with socket.create_connection(place, timeout=self._settings.probe_seconds):
+                return True
+        except (OSError, ValueError, HeadUnreachable):
+            return False
 
     def channel(self) -> grpc.Channel:
         """A new connection to the head.  Raises HeadUnreachable if nobody says where it is."""
@@ -205,6 +259,8 @@ class Shipper:
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.UNIMPLEMENTED:
+        return "unimplemented: what answers there is no head of Runwatch"
     if isinstance(error, grpc.Call):
         return f"{error.code().name.lower().replace('_', ' ')}: {error.details()}"
     return str(error)
@@ -240,6 +296,7 @@ class _Session:
     def run(self) -> None:
         shipper = self._shipper
         shipper._cursors.clear()
+        shipper._has_looked = False
         shipper._tail.try_again()
         for followed in shipper._tail.journals.values():
             followed.started = followed.done = False
@@ -311,6 +368,7 @@ class _Session:
             room -= size
             hurry = hurry or batch.end - batch.start >= self._settings.hurry_bytes
         self._send_batches(together)
+        self._shipper._has_looked = True
         self._ping()
         if not hurry:
             self._shipper._stop.wait(self._settings.poll_seconds)

@@ -1,13 +1,14 @@
 """Sessions: a name, and the stretches of time that it covers.
 
 A session holds no samples.  What was recorded in its time is in it, whoever recorded it, so
-sessions may overlap, cost nothing, and outlive any process: they are folded from four kinds of
+sessions may overlap, cost nothing, and outlive any process: they are folded from five kinds of
 events, each of which is a whole fact.
 
 session_start   {id, name, period_ns, bandwidth, nvlink, metrics}
 session_stop    {id, name, why}
 session_resume  {id, name}
 session_clock   {host, ahead_ns}: that host's clock was so far ahead of the head's
+session_file    {id, name, folder, state, missing, later}: how its file stands
 """
 
 from __future__ import annotations
@@ -17,10 +18,22 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from runwatch.errors import UsageError
-from runwatch.record.sessions import SessionClock, SessionResume, SessionStart, SessionStop
+from runwatch.record.sessions import (
+    SessionClock,
+    SessionFile,
+    SessionResume,
+    SessionStart,
+    SessionStop,
+)
 from runwatch.rows import EventRow
 
-KINDS: Final = (SessionStart.KIND, SessionStop.KIND, SessionResume.KIND, SessionClock.KIND)
+KINDS: Final = (
+    SessionStart.KIND,
+    SessionStop.KIND,
+    SessionResume.KIND,
+    SessionClock.KIND,
+    SessionFile.KIND,
+)
 
 LONGEST_NAME: Final = 200
 _LONGEST_FILE: Final = 240
@@ -53,6 +66,8 @@ class Session:
     """The metrics that were asked for by name.  The others are kept too."""
     clocks: Mapping[str, int] = field(default_factory=dict)
     """Host -> how many nanoseconds its clock is ahead of the head's."""
+    saved: SessionFile | None = None
+    """How its file stands; None: it has none, or the session goes on."""
 
     @property
     def start_ns(self) -> int:
@@ -102,6 +117,8 @@ def fold(
             _stop(sessions, event.time_ns, SessionStop.of(event.body))
         elif event.kind == SessionResume.KIND:
             _resume(sessions, event.time_ns, SessionResume.of(event.body))
+        elif event.kind == SessionFile.KIND:
+            _save(sessions, SessionFile.of(event.body))
     return sessions
 
 
@@ -131,7 +148,14 @@ def _resume(sessions: dict[str, Session], time_ns: int, resume: SessionResume) -
     if session is not None and not session.is_active:
         last = session.stretches[-1]
         again = Stretch(max(time_ns, last.end_ns or 0))
-        sessions[session.id] = replace(session, stretches=(*session.stretches, again))
+        stretches = (*session.stretches, again)
+        sessions[session.id] = replace(session, stretches=stretches, saved=None)
+
+
+def _save(sessions: dict[str, Session], file: SessionFile) -> None:
+    session = sessions.get(file.id)
+    if session is not None and not session.is_active:
+        sessions[session.id] = replace(session, saved=file)
 
 
 def _know_clock(sessions: dict[str, Session], clock: SessionClock) -> None:

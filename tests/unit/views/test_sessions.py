@@ -19,7 +19,7 @@ from runwatch.views.sessions import (
     fold,
 )
 
-START, STOP, RESUME, CLOCK = KINDS
+START, STOP, RESUME, CLOCK, FILE = KINDS
 
 
 def event(time_ns: int, kind: str, **body: Any) -> EventRow:
@@ -50,6 +50,21 @@ def test_sessions_overlap_and_a_name_is_used_again() -> None:
     assert newest is not None and newest.id == "3"
     assert oldest is not None and oldest.start_ns == 1
     assert find(found, "nobody") is None
+
+
+def test_how_a_file_stands_holds_until_the_session_goes_on() -> None:
+    events = [
+        start(1, "1", "a"),
+        event(2, FILE, id="1", state="partial"),
+        event(5, STOP, id="1"),
+        event(5, FILE, id="1", folder="/work"),
+        event(6, FILE, id="1", folder="/work", state="partial", missing=["n"]),
+    ]
+    assert fold(events[:2])["1"].saved is None, "it goes on"
+    due, partial = fold(events[:4])["1"].saved, fold(events)["1"].saved
+    assert due is not None and (due.state, due.folder) == ("due", "/work")
+    assert partial is not None and (partial.state, partial.missing) == ("partial", ("n",))
+    assert fold([*events, event(8, RESUME, id="1")])["1"].saved is None
 
 
 def test_one_that_is_resumed_has_a_gap() -> None:

@@ -2250,6 +2250,7 @@ export interface components {
             frames: number;
             id: string;
             metrics: string[];
+            missing_clients: string[] | null;
             name: string;
             nvlink: boolean;
             period_ns: number;

@@ -19,7 +19,9 @@ from runwatch import logs
 from runwatch.cli.head_options import (
     gcp_options,
     gcp_settings,
+    guest_options,
     json_option,
+    open_warning,
     otlp_options,
     print_ready,
     served_once,
@@ -48,6 +50,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tls-key", type=Path, help="PEM file of the certificate's key")
     telemetry_options(parser)
     gcp_options(parser)
+    guest_options(parser)
     json_option(parser)
 
 
@@ -57,7 +60,9 @@ def run(arguments: argparse.Namespace) -> int:
     from runwatch.head.settings import HeadSettings
 
     log_to_stderr("%(asctime)s %(levelname)s %(message)s")
-    settings = load(HeadSettings, section="head", flags=vars(arguments)).values
+    origins = None if arguments.cors_origins is None else ",".join(arguments.cors_origins)
+    flags = vars(arguments) | {"cors_origins": origins}
+    settings = load(HeadSettings, section="head", flags=flags).values
     telemetry = telemetry_settings(arguments)
     gcp = gcp_settings(arguments)
 
@@ -71,6 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"Runwatch head: {at.link or head}", flush=True)
         print(f"For programs, agents and commands elsewhere{only}:", flush=True)
         print(f"  export RUNWATCH_HEAD={head}{token}", flush=True)
+        if settings.gswarm_open:
+            print(open_warning(settings.gswarm_open), flush=True)
 
     logs.spare()
     with served_once(settings.root):

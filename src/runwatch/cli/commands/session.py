@@ -128,6 +128,9 @@ def _change(head: source.Source, arguments: argparse.Namespace) -> int:
         tables.print_json(session)
     else:
         print(f"session {session['name']} ({session['id']}) {change}")
+        if arguments.verb == "stop" and session.get("missing_clients"):
+            who = ", ".join(session["missing_clients"])
+            print(f"records may still come of {who}: an export now is without them")
     return 0
 
 

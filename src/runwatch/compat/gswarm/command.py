@@ -51,6 +51,15 @@ def _start(command: argparse.ArgumentParser) -> None:
     _switches(command, bandwidth=False, nvlink=False)
     command.add_argument("--background", action="store_true", help="return when the head is ready")
     command.add_argument("--token", help="what callers must know (default: $RUNWATCH_TOKEN)")
+    command.add_argument(
+        "--gswarm-open", metavar="ADDRESS", default="",
+        help="let clients of gswarm in without a token at this address of this machine; they can "
+        "only send samples, read the status, and start and stop sessions",
+    )  # fmt: skip
+    command.add_argument(
+        "--cors-origin", metavar="URL", action="append", default=[],
+        help="pages of this origin may ask the head: https://dashboard.example:3000; repeatable",
+    )  # fmt: skip
     command.add_argument("--tls-certificate", type=Path, help="PEM file; turns TLS on")
     command.add_argument("--tls-key", type=Path, help="PEM file of its key")
     _data_dir(command)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +18,8 @@ from runwatch.errors import UsageError
 from runwatch.settings import token_of
 
 READY_SECONDS: Final = 60.0
+EARLY_SECONDS: Final = 3.0
+"""A client that cannot begin says so within this time."""
 MOST_HZ: Final = 20.0
 """As often as an agent can sample."""
 
@@ -31,6 +35,7 @@ def data_dir(arguments: argparse.Namespace) -> Path:
 
 def start(arguments: argparse.Namespace) -> int:
     from runwatch.address import Listening
+    from runwatch.cli.head_options import open_warning
     from runwatch.head.main import Head
     from runwatch.head.settings import HeadSettings
 
@@ -46,6 +51,8 @@ def start(arguments: argparse.Namespace) -> int:
         token=arguments.token or token_of(),
         tls_certificate=arguments.tls_certificate,
         tls_key=arguments.tls_key,
+        gswarm_open=arguments.gswarm_open,
+        cors_origins=",".join(arguments.cors_origin),
         device_period_ms=arguments.freq,
         device_bandwidth=arguments.bandwidth,
         device_nvlink=arguments.nvlink,
@@ -60,6 +67,8 @@ def start(arguments: argparse.Namespace) -> int:
             print(f"Clients need RUNWATCH_TOKEN={at.token}", flush=True)
         else:
             print("For clients on other machines: gsprof start --host 0.0.0.0", flush=True)
+        if settings.gswarm_open:
+            print(open_warning(settings.gswarm_open), flush=True)
         if at.http:
             print(f"Page: {at.link}", flush=True)
 
@@ -102,6 +111,12 @@ def connect(arguments: argparse.Namespace) -> int:
 
     remote = Remote(arguments.head, arguments.token)
     freq, bandwidth = _sampling_of(remote)
+    if not remote.takes_records():
+        raise UsageError(
+            f"the head at {remote.address.target} is the original gswarm's, and takes samples from "
+            "its own clients only; start a head with `gsprof start`, which takes both, or use the "
+            "original client"
+        )
     if arguments.bandwidth is not None:
         bandwidth = arguments.bandwidth
     flags: dict[str, Any] = {
@@ -115,8 +130,7 @@ def connect(arguments: argparse.Namespace) -> int:
     if "RUNWATCH_DEVICE_HZ" not in os.environ:
         flags["device_hz"] = min(MOST_HZ, 1000 / freq)
     if not os.environ.get("RUNWATCH_DIR"):
-        place = "".join(c if c.isalnum() else "-" for c in remote.address.target)
-        flags["dir"] = Path.home() / ".runwatch" / "gsprof" / place
+        flags["dir"] = _place(remote.address.target)
     settings = load(AgentSettings, section="agent", flags=flags).values
     settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
@@ -127,6 +141,49 @@ def connect(arguments: argparse.Namespace) -> int:
         print(f"gsprof: another client serves {settings.root} already", file=sys.stderr)
         return 1
     return 0
+
+
+def connect_in_background(words: Sequence[str]) -> int:
+    """A client that goes on when this command has ended."""
+    from runwatch.address import Address
+
+    place = _place(Address.parse(words[1], default_port=8090).target)
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    log = place / "client.log"
+    with log.open("ab") as file:
+        client = start_detached([sys.executable, "-m", "runwatch.compat.gswarm", *words], file)
+    try:
+        client.wait(EARLY_SECONDS)
+    except subprocess.TimeoutExpired:
+        print(f"Connected in the background, process {client.pid}; its log: {log}")
+        return 0
+    said = log.read_text(errors="replace").strip().splitlines()
+    print(said[-1] if said else f"gswarm: the client ended at once; see {log}", file=sys.stderr)
+    return 1
+
+
+def clients_in_background() -> list[Path]:
+    """The directories of clients that run."""
+    from runwatch.journal.agents import FOLDER, is_held
+
+    held = [
+        lock.parents[1]
+        for lock in sorted((Path.home() / ".runwatch" / "gsprof").glob(f"*/{FOLDER}/*.lock"))
+        if is_held(lock.parents[1], lock.name)
+    ]
+    return list(dict.fromkeys(held))
+
+
+def end_client(folder: Path) -> None:
+    from runwatch.agent.lock import end_agents
+
+    end_agents(folder)
+
+
+def _place(target: str) -> Path:
+    """Where what waits for a head is kept."""
+    name = "".join(c if c.isalnum() else "-" for c in target)
+    return Path.home() / ".runwatch" / "gsprof" / name
 
 
 def _sampling_of(remote: Any) -> tuple[int, bool]:
@@ -154,10 +211,8 @@ def _say_what_is_here(settings: Any) -> None:
 
 
 def recover(arguments: argparse.Namespace) -> int:
-    from runwatch.cli import source
-    from runwatch.cli.commands.session import print_sessions
     from runwatch.cli.output import write_file
-    from runwatch.views.sessions import check_name
+    from runwatch.compat.gswarm.recovery import sessions_of
 
     if arguments.import_pkl is not None:
         return _import(arguments)
@@ -165,22 +220,45 @@ def recover(arguments: argparse.Namespace) -> int:
     if arguments.export and key is None:
         raise UsageError("say which: --export --name NAME")
     root = data_dir(arguments)
-    with source.open_source(argparse.Namespace(dir=root, head=None)) as head:
+    with sessions_of(root) as sessions:
         if key is None or arguments.list:
-            sessions = head.get("/sessions")["sessions"]
-            print_sessions(sessions) if sessions else print(f"no sessions in {head.name}")
+            _print_sessions(sessions.all(), sessions.name)
             return 0
-        session = head.get(f"/sessions/{check_name(key)}")
+        session = sessions.one(key)
         if not arguments.export:
-            session = head.post(f"/sessions/{session['id']}/resume", {})
+            session = sessions.resume(session["id"])
             print(f"Session {session['name']} ({session['id']}) goes on.")
             return 0
         output = arguments.output or Path(f"{session['name']}.json")
-        write_file(
-            output, head.stream(f"/sessions/{session['id']}/export", compat=arguments.compat)
-        )
+        write_file(output, sessions.export(session["id"], arguments.compat is not None))
         print(f"Wrote {output}: {session['frames']:,} frames")
+        if missing := session.get("missing_clients"):
+            print(f"Records may still come of {', '.join(missing)}: export it again then.")
     return 0
+
+
+def _print_sessions(sessions: Sequence[Mapping[str, Any]], where: str) -> None:
+    """A line each, as wide as it is: an id that is cut recovers nothing."""
+    from runwatch.cli.pictures import moments
+    from runwatch.terminal import shown
+
+    if not sessions:
+        print(f"no sessions in {where}")
+        return
+    rows = [("SESSION ID", "STATE", "STARTED", "FRAMES", "NAME")] + [
+        (
+            str(session["id"]),
+            "running" if session["active"] else "completed",
+            moments.time(session["started_ns"]),
+            f"{session['frames']:,}",
+            shown(session["name"]),
+        )
+        for session in sessions
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        line = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print("  ".join(line).rstrip())
 
 
 def _import(arguments: argparse.Namespace) -> int:

@@ -138,6 +138,10 @@ OTLP: Final = "/opentelemetry.proto.collector."
 METHODS: Final[Mapping[str, Role]] = {
     "/runwatch.v1.Spine/Stream": "ingest",
     "/runwatch.v1.Spine/Keep": "ingest",
+    "/runwatch.v1.Sessions/List": "view",
+    "/runwatch.v1.Sessions/One": "view",
+    "/runwatch.v1.Sessions/Resume": "operate",
+    "/runwatch.v1.Sessions/Export": "view",
     f"{GSWARM}Connect": "ingest",
     f"{GSWARM}StreamMetrics": "ingest",
     f"{GSWARM}GetStatus": "view",
@@ -160,6 +164,14 @@ BY_PROJECT: Final = frozenset(
 """The methods that check a token's projects; a token of projects may call no others."""
 OPEN: Final = frozenset({"POST /profiling/start", "POST /profiling/stop"})
 """What callers without a token may do at a head that `gsprof start` began on loopback."""
+GSWARM_ROUTES: Final = OPEN | {
+    "GET /",
+    "GET /status",
+    "GET /clients",
+    "GET /profiling/sessions",
+    "GET /metrics/latest",
+}
+"""What callers without a token may ask at an address that is open to gswarm's programs."""
 
 
 def takes_data(name: str | None) -> bool:

@@ -11,11 +11,14 @@ a token.  A browser that shows no token gets the login page.
 
 from __future__ import annotations
 
+import base64
 import hmac
+import ipaddress
 import os
 import re
+import socket
 from collections.abc import Callable, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 from urllib.parse import quote, urlsplit
 
@@ -31,15 +34,18 @@ from runwatch.head.access import roles, shares, tokens
 from runwatch.head.access.audit import CHANGED, Audit
 from runwatch.head.access.guesses import Guesses
 from runwatch.head.access.main_token import MainToken, Secret
+from runwatch.head.access.origins import EVERYWHERE
 from runwatch.head.access.roles import Role
 from runwatch.head.access.shares import Share, Shares
 from runwatch.head.access.tokens import Token, Tokens
 from runwatch.head.http import guests
+from runwatch.head.http.cors import LISTED
 from runwatch.head.http.guests import Runs, Sight
 from runwatch.head.http.login import LOGIN, LOGOUT, LoginPage, form_of, onward
 from runwatch.head.http.parameters import BadRequest, decoded
 from runwatch.head.http.replies import error_reply, json_reply
 from runwatch.head.reading import Ambiguous, Unknown
+from runwatch.journal.liveness import this_host
 from runwatch.peers import user_at
 
 COOKIE: Final = "runwatch"
@@ -83,6 +89,12 @@ class AccessSettings:
     """Whether a caller without a token may read, and use gswarm's routes: `gsprof start`."""
     open_ingest: bool = False
     """Whether programs on this machine may send OTLP without a token."""
+    gswarm_address: str = ""
+    """Callers without a token may use gswarm's routes, and nothing else, at this address."""
+    gswarm_apart: bool = False
+    """That address is for gswarm's programs alone: nothing else is there, for nobody."""
+    origins: tuple[str, ...] = ()
+    """Pages of these origins may ask."""
 
     def __post_init__(self) -> None:
         if not self.token and not self.loopback:
@@ -140,6 +152,8 @@ class _Shown:
     address: str | None
     bearer: str | None
     cookie: str
+    password: str | None = None
+    """As programs send it whose address is `http://any:TOKEN@head:8091`."""
 
     @classmethod
     def of(cls, scope: MutableMapping[str, Any], headers: Headers) -> _Shown:
@@ -152,12 +166,17 @@ class _Shown:
             scheme, bearer = "bearer", in_path
         cookies = cookie_parser(headers.get("cookie", ""))
         cookie = cookies.get(_cookie_name(scope)) or cookies.get(COOKIE, "")
-        return cls(_take_token(scope), bearer if scheme.lower() == "bearer" else None, cookie)
+        return cls(
+            _take_token(scope),
+            bearer if scheme.lower() == "bearer" else None,
+            cookie,
+            _password(credential) if scheme.lower() == "basic" else None,
+        )
 
     @property
     def tokens(self) -> list[tuple[str, bool]]:
         """Each token, and whether it was in the address."""
-        places = ((self.address, True), (self.bearer, False))
+        places = ((self.address, True), (self.bearer, False), (self.password, False))
         return [(token, in_address) for token, in_address in places if token is not None]
 
     @property
@@ -193,6 +212,9 @@ class Access:
         self._path = settings.base_path or "/"
         self._open = settings.open_gswarm
         self._open_ingest = settings.open_ingest
+        self._gswarm = _gswarm_addresses(settings.gswarm_address)
+        self._gswarm_is_all = settings.gswarm_address in EVERYWHERE
+        self._gswarm_apart = settings.gswarm_apart
         self._links = links or Shares()
         self._tokens = known_tokens or Tokens()
         self._audit = audit or Audit()
@@ -212,7 +234,9 @@ class Access:
         takes_data = _takes_data(scope)
         if takes_data and self._open_ingest and _is_nobody(caller, shown):
             caller = Caller("ingest", ANYBODY, is_open=True)
-        refusal = self._refusal(scope, headers, caller, wait)
+        elif caller.role is None and self._is_gswarm(scope, headers):
+            caller = Caller("view", ANYBODY, is_open=True)
+        refusal = self._elsewhere(scope, headers) or self._refusal(scope, headers, caller, wait)
         if caller.role is not None and scope["method"] not in _LOOKING:
             send = self._noting(caller, scope, send)
         if refusal is None and scope["path"] in (LOGIN, LOGOUT):
@@ -222,6 +246,22 @@ class Access:
             await self._guest(caller, scope, receive, send)
         else:
             await self._let_in(refusal, caller, scope, receive, send)
+
+    # ── gswarm's programs, which know no token ────────────────────────────────────────────────
+
+    def _is_gswarm(self, scope: MutableMapping[str, Any], headers: Headers) -> bool:
+        """Whether such a program may ask this without a token."""
+        return self._is_at_gswarm(scope) and _is_for_gswarm(scope, headers)
+
+    def _is_at_gswarm(self, scope: MutableMapping[str, Any]) -> bool:
+        server = scope.get("server") or ("", 0)
+        return self._gswarm_is_all or server[0] in self._gswarm
+
+    def _elsewhere(self, scope: MutableMapping[str, Any], headers: Headers) -> Response | None:
+        if self._gswarm_apart and self._is_at_gswarm(scope) and not _is_for_gswarm(scope, headers):
+            why = "this address is for gswarm's programs only; ask the head at its own"
+            return error_reply(403, "not_here", why)
+        return None
 
     # ── who ───────────────────────────────────────────────────────────────────────────────────
 
@@ -234,7 +274,9 @@ class Access:
         for token, by_address in tried:
             caller = self._by_token(token, by_address)
             if caller is not None:
-                return caller, 0
+                # A browser sends a password again by itself, also for another site's page.
+                is_said = token in (shown.address, shown.bearer)
+                return replace(caller, explicit=is_said), 0
         wait = self._guesses.wait_seconds(address) if tried else 0
         if not wait and any(token for token, _ in tried):
             self._guesses.wrong(address)
@@ -280,21 +322,29 @@ class Access:
         if _body_size(headers) > largest:
             return error_reply(413, "too_large", f"a body may have at most {largest} bytes")
         host = headers.get("host", "")
-        if (caller.is_open or not self._has_token) and _name(host) not in _LOOPBACK_NAMES:
+        if (caller.is_open or not self._has_token) and not self._is_own_name(_name(host)):
+            names = "its address" if self._gswarm else "the name localhost"
             return error_reply(
                 403,
                 "wrong_host",
-                f"without a token this head answers only under the name localhost, not under "
+                f"without a token this head answers only under {names}, not under "
                 f"{host[:80]!r}; send its token to use another name",
             )
         is_door = scope["path"] in (LOGIN, LOGOUT)
         if caller.role is None and scope["path"] not in OPEN and not is_door:
             return self._nobody(scope, headers, caller, wait)
-        if not caller.explicit and _from_elsewhere(headers):
+        if not caller.explicit and not scope.get(LISTED) and _from_elsewhere(headers):
             return error_reply(
                 403, "cross_origin", "requests from other web pages are refused; use a token header"
             )
         return None if is_door or caller.share is not None else _beyond(scope, caller)
+
+    def _is_own_name(self, name: str) -> bool:
+        """A page of another site may have its own name lead here, to be taken for our page: only
+        names that its owner cannot give to an address of ours count."""
+        if name in _LOOPBACK_NAMES:
+            return True
+        return bool(self._gswarm) and (name in self._gswarm or is_address(name))
 
     def _nobody(
         self, scope: MutableMapping[str, Any], headers: Headers, caller: Caller, wait: int
@@ -449,6 +499,27 @@ class Access:
         return f"{name}={value}; Path={self._path}; HttpOnly; SameSite=Lax{secure}{more}"
 
 
+def _gswarm_addresses(address: str) -> frozenset[str]:
+    """The address that is open, and the names of this machine."""
+    if not address:
+        return frozenset()
+    return frozenset({address.strip("[]").lower(), this_host().lower(), socket.getfqdn().lower()})
+
+
+def is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _is_for_gswarm(scope: MutableMapping[str, Any], headers: Headers) -> bool:
+    """A browser gets the page at the root, which is not for everybody."""
+    asked = roles.route(scope["method"], scope["path"])
+    return asked in roles.GSWARM_ROUTES and not (scope["path"] == "/" and _wants_page(headers))
+
+
 def _cookie_name(scope: MutableMapping[str, Any]) -> str:
     server = scope.get("server")
     return f"{COOKIE}-{server[1]}" if server and server[1] else COOKIE
@@ -497,6 +568,16 @@ def _the_same(scope: MutableMapping[str, Any]) -> Response:
     last = "./" + quote(scope["path"].rsplit("/", 1)[-1])
     headers = {"Cache-Control": "no-store"}
     return RedirectResponse(last + (f"?{query}" if query else ""), 303, headers)
+
+
+def _password(credential: str) -> str:
+    """Of a Basic header; the name, if the password is empty.  Wrong ones count as a wrong token."""
+    try:
+        said = base64.b64decode(credential.strip(), validate=True).decode("utf-8", "replace")
+    except ValueError:
+        return ""
+    name, _, password = said.partition(":")
+    return password or name
 
 
 def _is_link(token: str) -> bool:

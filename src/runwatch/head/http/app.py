@@ -27,6 +27,7 @@ from runwatch.head.http import health, streams
 from runwatch.head.http.access import CALLER, TRUSTED, Access
 from runwatch.head.http.answering import ROUTE, Answering, answered, routed
 from runwatch.head.http.base_path import BasePath
+from runwatch.head.http.cors import Cors
 from runwatch.head.http.feed import Cards, feed
 from runwatch.head.http.guests import by_id
 from runwatch.head.http.live import TooManySubscribers
@@ -59,6 +60,7 @@ def create_app(context: Context, features: Sequence[Feature]) -> Starlette:
         exception_handlers=_HANDLERS,
         middleware=[
             Middleware(BasePath, base=serving.base_path),
+            Middleware(Cors, origins=gate.settings.origins),
             Middleware(_Counted, metrics=context.metrics),
             Middleware(
                 Access,

@@ -98,10 +98,10 @@ class Pages:
         ]
 
     async def _front(self, request: Request) -> Response:
-        """The page; or JSON, which programs made for gswarm-profiler ask for here."""
+        """The page for a browser, which asks for text/html; JSON for programs, which those made
+        for gswarm-profiler expect here."""
         parse((), request.scope["query_string"], {})
-        accepted = request.headers.get("accept", "").lower()
-        if "application/json" in accepted and "text/html" not in accepted:
+        if "text/html" not in request.headers.get("accept", "").lower():
             return json_reply({"message": "GSwarm Profiler HTTP API", "version": __version__})
         return self._files[FRONT].reply(request)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import msgspec
+import numpy as np
 
 from runwatch.clock import Clock, system_clock
 from runwatch.exports.fleet import UNHEALTHY_SECONDS, Columns, Device, Fleet, Host, survey
@@ -36,6 +37,7 @@ class Client:
     hosts: Sequence[Host]
     heard_ns: int
     healthy: bool
+    """Something came lately, and what came last was not old."""
     is_guest: bool = False
     member: int = 0
     """Changes whenever its devices or series may have changed."""
@@ -55,12 +57,15 @@ class Clients:
         """`told`: `stored` gets every batch, so that what was read need not be read again."""
         self.store = store
         self.clock = clock
+        self.ahead_ns: Callable[[], Mapping[str, int]] = dict
+        """How far hosts' clocks are ahead of ours."""
         self._told = told
         self._lock = threading.Lock()
         self._fleet: Fleet | None = None
         self._seen = -1
         self._defined = 0
         self._heard: dict[JournalId, int] = {}
+        self._newest: dict[JournalId, int] = {}
         self._batches: Counter[JournalId] = Counter()
         self._members: list[_Member] = []
         self._members_seen: object = None
@@ -76,6 +81,8 @@ class Clients:
             if batch.origin.role != "agent":
                 continue
             journal = batch.origin.journal
+            if newest_ns := _newest(batch):
+                self._newest[journal] = max(self._newest.get(journal, 0), newest_ns)
             if len(batch.points):
                 self._heard[journal] = now_ns
                 self._batches[journal] += 1
@@ -101,13 +108,34 @@ class Clients:
         """The clients of late, by host.  A client that came back with a new number counts once."""
         with self._lock:
             members, words = self._roster(), self._heard_of_themselves()
-        now_ns = self.clock.wall_ns()
+        now_ns, ahead_ns = self.clock.wall_ns(), self.ahead_ns()
         found: list[tuple[ProcessRow, Client]] = []
         for member in members:
-            client = self._client(member, now_ns, words)
+            client = self._client(member, now_ns, words, ahead_ns)
             if now_ns - client.heard_ns <= FORGOTTEN_SECONDS * 1e9:
                 found.append((member.rows[-1], client))
         return _current(found)
+
+    def processes(self) -> list[Process]:
+        """Every process that ever sent numbers, by start: also those of long ago."""
+        with self._lock:
+            members, words = self._roster(), self._heard_of_themselves()
+        found = [self._process(member, words) for member in members]
+        return sorted(found, key=lambda process: process.start_ns)
+
+    def _process(self, member: _Member, words: _Words) -> Process:
+        last = member.rows[-1]
+        return Process(
+            member.id,
+            last.host,
+            member.labels,
+            member.device_ids,
+            member.rows[0].start_ns,
+            self._newest.get(last.journal, last.last_ns),
+            max([self._heard.get(row.journal, 0) for row in member.rows]),
+            member.is_guest,
+            last.journal in words.ended,
+        )
 
     def _heard_of_themselves(self) -> _Words:
         if not self._told or self._words_seen != self._spoken:
@@ -122,23 +150,31 @@ class Clients:
             self._words, self._words_seen = _Words(dropped, frozenset(ended)), seen
         return self._words
 
-    def _client(self, member: _Member, now_ns: int, words: _Words) -> Client:
+    def _client(
+        self, member: _Member, now_ns: int, words: _Words, ahead_ns: Mapping[str, int]
+    ) -> Client:
         # Read the count first: then the numbers are at least as new as the count.
         batches = sum([self._batches[journal] for journal in member.journals])
         heard_ns = max([self._heard.get(row.journal, row.last_ns) for row in member.rows])
+        healthy_ns = now_ns - int(UNHEALTHY_SECONDS * 1e9)
         return Client(
             member.id,
             member.rows[-1].host,
             member.devices,
             member.hosts,
             heard_ns,
-            now_ns - heard_ns <= UNHEALTHY_SECONDS * 1e9,
+            heard_ns >= healthy_ns and self._known_ns(member, ahead_ns) >= healthy_ns,
             member.is_guest,
             member.number,
             batches,
             sum([words.dropped.get(row.journal, 0) for row in member.rows]),
             member.rows[-1].journal in words.ended,
         )
+
+    def _known_ns(self, member: _Member, ahead_ns: Mapping[str, int]) -> int:
+        """Up to when all of it is here, by our clock: what comes now may be hours old."""
+        last = member.rows[-1]
+        return self._newest.get(last.journal, last.last_ns) - ahead_ns.get(last.host, 0)
 
     def _roster(self) -> list[_Member]:
         seen = (self._defined, self._joined)
@@ -162,6 +198,31 @@ class Clients:
                 key = (row.host, row.boot, row.pid, row.process_start_ticks)
                 by_process.setdefault(key, []).append(row)
         return by_process.values()
+
+
+class Process(NamedTuple):
+    """A process that sends numbers, and how far the head has what it recorded."""
+
+    id: str
+    """The client's."""
+    host: str
+    labels: frozenset[str]
+    """The names of its devices' and its own host among all."""
+    devices: frozenset[str]
+    start_ns: int
+    newest_ns: int
+    """The time of its newest record here, by its own clock.  Records come in the order in which
+    they were recorded: the head has all before."""
+    heard_ns: int
+    """When something came from it last, by our clock; 0: not since this head began."""
+    is_guest: bool
+    ended: bool
+    """It said that it ends: there is nothing more."""
+
+    def took_over(self, other: Process) -> bool:
+        """Whether this one samples what the other sampled before."""
+        is_later = self.host == other.host and self.start_ns > other.start_ns
+        return is_later and (not other.devices or bool(self.devices & other.devices))
 
 
 class Pieces:
@@ -231,6 +292,8 @@ class _Member(NamedTuple):
     journals: Sequence[JournalId]
     """That hold anything of these: a device that others told of, too, has theirs."""
     is_guest: bool
+    labels: frozenset[str]
+    device_ids: frozenset[str]
 
 
 Mine = Mapping[JournalId, tuple[list[Device], list[Host]]]
@@ -262,7 +325,17 @@ def _member(rows: Sequence[ProcessRow], mine: Mine, number: int) -> _Member:
         list(hosts.values()),
         sorted(set[JournalId]().union(*(thing.journals for thing in told))),
         is_guest,
+        frozenset(thing.label for thing in told),
+        frozenset(devices),
     )
+
+
+def _newest(batch: Batch) -> int:
+    """The time of the newest record; 0: there is none with a time."""
+    newest = max([event.time_ns for event in batch.events], default=0)
+    if len(batch.points):
+        newest = max(newest, int(np.frombuffer(batch.points.time_ns, np.int64).max()))
+    return newest
 
 
 def _current(found: Sequence[tuple[ProcessRow, Client]]) -> list[Client]:

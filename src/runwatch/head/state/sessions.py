@@ -7,9 +7,10 @@ A head that is killed at any moment comes back with the sessions that it had.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Final
 
 from runwatch.clock import Clock, system_clock
@@ -18,7 +19,13 @@ from runwatch.head.ingest import Ingest
 from runwatch.head.own_journal import OwnJournal
 from runwatch.record import Batch
 from runwatch.record.message import Message
-from runwatch.record.sessions import SessionClock, SessionResume, SessionStart, SessionStop
+from runwatch.record.sessions import (
+    SessionClock,
+    SessionFile,
+    SessionResume,
+    SessionStart,
+    SessionStop,
+)
 from runwatch.store.store import OF_EACH, Store
 from runwatch.views import sessions as view
 from runwatch.views.sessions import Session
@@ -55,6 +62,8 @@ class Sessions:
         self.store = store
         self.defaults = defaults or SessionDefaults()
         self.on_stopped = on_stopped
+        self.folder: Path | None = None
+        """Where each session that stops gets a file."""
         self.clock = clock
         self._journal = OwnJournal(ingest, clock=clock)
         self._can_change = ingest is not None
@@ -140,11 +149,25 @@ class Sessions:
                 if name is None or name in (session.name, session.id)
             ]
             if chosen:
-                self._record([SessionStop(s.id, s.name, why) for s in chosen])
+                self._record([*self._stops(chosen, why)])
             stopped = [self._folded()[session.id] for session in chosen]
         for session in stopped:
             self.on_stopped(session)
         return stopped
+
+    def _stops(self, chosen: Sequence[Session], why: str) -> Iterator[Message]:
+        for session in chosen:
+            yield SessionStop(session.id, session.name, why)
+            if self.folder is not None:  # a head that is killed now owes it
+                yield SessionFile(session.id, session.name, str(self.folder))
+
+    def saved(self, session: Session, state: str, missing: Sequence[str], later: bool) -> None:
+        """Records how the file of a stopped session stands."""
+        with self._lock:
+            now = self._folded()[session.id]
+            if now.saved is not None:
+                names = tuple(name[:200] for name in missing)
+                self._record([replace(now.saved, state=state, missing=names, later=later)])
 
     def resume(self, key: str) -> Session:
         """Resumes a stopped session; an active one just goes on."""

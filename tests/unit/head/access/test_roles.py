@@ -14,6 +14,8 @@ from runwatch.head.features.gswarm.grpc import ProfilerService
 from runwatch.head.features.gswarm.profiler import Profiler
 from runwatch.head.features.otlp.grpc import OtlpServices
 from runwatch.head.features.otlp.receiver import Receiver
+from runwatch.head.features.sessions.api import SessionsApi
+from runwatch.head.features.sessions.grpc import SessionsService
 from runwatch.head.ingest import Ingest
 from runwatch.head.main import LocalHead
 from runwatch.head.stream import SpineService
@@ -54,6 +56,7 @@ def test_every_grpc_method_is_in_the_table(tmp_path: Any) -> None:
                 Profiler(head.context.sessions), ingest, on_exit=lambda: None
             ).handler(),
             *OtlpServices(Receiver(ingest, system_clock)).handlers(),
+            SessionsService(head.feature(SessionsApi)).handler(),
         )
         served = {name for handler in handlers for name in handler._method_handlers}
     finally:

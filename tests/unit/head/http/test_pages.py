@@ -32,7 +32,7 @@ def built(tmp_path: Path) -> Path:
 def client_of(built: Path) -> TestClient:
     pages = Pages(built)
     routes = pages.routes()
-    return TestClient(Starlette(routes=routes))
+    return TestClient(Starlette(routes=routes), headers={"Accept": "text/html"})
 
 
 @pytest.fixture

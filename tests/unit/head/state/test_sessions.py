@@ -3,7 +3,6 @@ when the store is opened again."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,11 +10,10 @@ import pytest
 
 from runwatch.errors import NotFound, StoreBusy
 from runwatch.head.ingest import Ingest
-from runwatch.head.state.session_files import SessionFiles
 from runwatch.head.state.sessions import SessionActive, SessionDefaults, Sessions
 from runwatch.store.duck.engine import DuckStore
 from runwatch.testing import FakeClock
-from runwatch.views.sessions import BadName, Session, Stretch
+from runwatch.views.sessions import BadName, Stretch
 from tests.unit.head.session_world import (
     SECOND,
     START,
@@ -119,20 +117,3 @@ def test_without_an_ingest_it_is_only_read(desk: Desk) -> None:
     assert [session.name for session in reader.active()] == ["a"]
     with pytest.raises(StoreBusy):
         reader.stop("a")
-
-
-def test_files_are_written_whole_or_not_at_all(tmp_path: Path, desk: Desk) -> None:
-    def pieces(session: Session) -> Iterator[bytes]:
-        yield b"half"
-        if session.name == "bad":
-            raise OSError("no space")
-        yield b" and half"
-
-    folder = tmp_path / "files"
-    folder.mkdir()
-    files = SessionFiles(folder, pieces)
-    for name in ("good", "bad"):
-        files.stopped(desk.sessions.start(name))
-    files.close()
-    assert (folder / "good.json").read_text() == "half and half"
-    assert os.listdir(folder) == ["good.json"]

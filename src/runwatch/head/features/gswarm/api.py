@@ -73,8 +73,8 @@ class GswarmApi(Feature):
         asked = await body_of(request, Stop)
         if asked.name is not None:
             check_name(asked.name)
-        return _outcome(await run_in_threadpool(self.profiler.stop, asked.name))
+        return _outcome(await self.profiler.stop(asked.name))
 
 
 def _outcome(outcome: Outcome) -> Response:
-    return json_reply(outcome._asdict())
+    return json_reply(outcome.answer())

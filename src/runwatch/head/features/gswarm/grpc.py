@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 import grpc
@@ -31,8 +31,12 @@ ROOM_POLL_SECONDS: Final = 0.02
 LONGEST_TEXT: Final = 200
 MOST_SERIES: Final = 20_000
 DROPPED: Final = "runwatch-dropped-records"
-"""A header beside the answer, since the message is the other project's: how many records clients
-dropped in all while no head took them.  It is left out when there are none."""
+UNHEALTHY: Final = "runwatch-unhealthy-clients"
+AWAITED: Final = "runwatch-awaited-clients"
+"""Headers beside the answer, since the message is the other project's: how many records clients
+dropped in all while no head took them; which clients are silent or behind, and for which a session
+that stops waits, as JSON.  Each is left out when there is nothing to say."""
+MOST_TOLD: Final = 20
 logger = logging.getLogger("runwatch.head")
 
 Context: TypeAlias = grpc.aio.ServicerContext
@@ -250,9 +254,7 @@ class ProfilerService:
 
     async def get_status(self, request: Any, context: Context) -> Any:
         found = await asyncio.to_thread(self._profiler.status)
-        dropped = sum(found["dropped_records"].values())
-        if dropped:
-            context.set_trailing_metadata(((DROPPED, str(dropped)),))
+        context.set_trailing_metadata(_beside(found))
         return pb.StatusResponse(
             freq=found["freq"],
             enable_bandwidth_profiling=found["enable_bandwidth_profiling"],
@@ -272,7 +274,7 @@ class ProfilerService:
         )
 
     async def stop_profiling(self, request: Any, context: Context) -> Any:
-        outcome = await asyncio.to_thread(self._profiler.stop, request.name or None)
+        outcome = await self._profiler.stop(request.name or None)
         return pb.StopProfilingResponse(success=outcome.success, message=outcome.message)
 
     async def exit(self, request: Any, context: Context) -> Any:
@@ -310,26 +312,44 @@ class ProfilerService:
         return [_node(client, values) for client in clients]
 
 
+MEBI: Final = float(1 << 20)
+"""gswarm's `read` shows memory as MB, and bandwidths divided by 1024 as GB/s."""
+NOT_READ: Final = -1.0
+"""gswarm's `read` shows it as N/A."""
+
+
 def _node(client: Client, values: Any) -> Any:
     def status(device: Any) -> Any:
-        def of(column: str) -> float:
-            value = values.of(device.series, column)
-            return 0.0 if value is None else float(value)
+        def of(*columns: str, unit: float = 1.0) -> float:
+            found = [values.of(device.series, column) for column in columns]
+            known = [float(value) for value in found if value is not None]
+            return sum(known) / unit if known else NOT_READ
 
-        power = values.of(device.series, "power")
         return pb.GPUStatus(
             gpu_id=device.index,
             utilization=of("util"),
-            memory_used=int(of("memory_used")),
-            memory_total=int(of("memory_total")),
-            dram_bandwidth=(of("pcie_rx") + of("pcie_tx")) / 1e9,
-            nvlink_bandwidth=(of("nvlink_rx") + of("nvlink_tx")) / 1e9,
-            temperature=-1.0,
-            power=-1.0 if power is None else power,
+            memory_used=round(of("memory_used", unit=MEBI)),
+            memory_total=round(of("memory_total", unit=MEBI)),
+            dram_bandwidth=of("pcie_rx", "pcie_tx", unit=MEBI),
+            nvlink_bandwidth=of("nvlink_rx", "nvlink_tx", unit=MEBI),
+            temperature=NOT_READ,
+            power=of("power"),
         )
 
     label = client.devices[0].label if client.devices else client.host
     return pb.NodeStatus(node_id=label, gpus=[status(device) for device in client.devices])
+
+
+def _beside(status: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    dropped = sum(status["dropped_records"].values())
+    said = [(DROPPED, str(dropped))] if dropped else []
+    for header, names in (
+        (UNHEALTHY, status["unhealthy_clients"]),
+        (AWAITED, status["awaited_clients"]),
+    ):
+        if names:
+            said.append((header, json.dumps(names[:MOST_TOLD])))  # it is ASCII
+    return tuple(said)
 
 
 def _host(name: str) -> str:

@@ -6,6 +6,7 @@ says.  With `compat` they are what its version 0.2.1 really sent: 0 to 1, and Ki
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -20,7 +21,6 @@ from runwatch.views.sessions import Session
 from runwatch.views.times import rfc3339
 
 _encode: Final = msgspec.json.Encoder().encode
-FILE_PATIENCE_SECONDS: Final = 1.7
 A_FEW: Final = 8
 
 
@@ -28,6 +28,15 @@ class Outcome(NamedTuple):
     success: bool
     message: str
     output_file: str | None = None
+    missing_clients: Sequence[str] | None = None
+    """Of a stop: the clients whose records are not all in the file yet."""
+
+    def answer(self) -> dict[str, Any]:
+        """gswarm's keys; of a stop also who is missing."""
+        said = self._asdict()
+        if self.missing_clients is None:
+            del said["missing_clients"]
+        return said
 
 
 class Profiler:
@@ -53,16 +62,28 @@ class Profiler:
             return Outcome(False, _sentence(error), "")
         return Outcome(True, "Profiling started.", session.file)
 
-    def stop(self, name: str | None) -> Outcome:
+    async def stop(self, name: str | None) -> Outcome:
+        """Answers when all that clients hold has come, or after a while without it."""
+        stopped, refusal = await asyncio.to_thread(self._stop, name)
+        if refusal is not None:
+            return refusal
+        missing = await self.room.gathered(stopped)
+        names = sorted({name for some in missing.values() for name in some})
+        words = f"Profiling stopped. {self._saved(stopped)}"
+        if names:
+            words = f"{words.rstrip('.')}. {_without(names, self.files is not None)}"
+        return Outcome(True, words, missing_clients=names)
+
+    def _stop(self, name: str | None) -> tuple[Sequence[Session], Outcome | None]:
         try:
             stopped = self.sessions.stop(name)
         except RunwatchError as error:
-            return Outcome(False, _sentence(error))
-        if not stopped:
-            if name is None or not self.sessions.active():
-                return Outcome(False, "Profiling is not active.")
-            return Outcome(False, f"No session named {name!r} is active.")
-        return Outcome(True, f"Profiling stopped. {self._saved(stopped)}")
+            return (), Outcome(False, _sentence(error))
+        if stopped:
+            return stopped, None
+        if name is None or not self.sessions.active():
+            return (), Outcome(False, "Profiling is not active.")
+        return (), Outcome(False, f"No session named {name!r} is active.")
 
     def _saved(self, stopped: Sequence[Session]) -> str:
         files = self.files
@@ -70,7 +91,7 @@ class Profiler:
             names = ", ".join(session.name for session in stopped)
             return f"Get the data of {names} with `runwatch session export NAME`."
         where = ", ".join(session.file for session in stopped)
-        done = all(files.wait(session, FILE_PATIENCE_SECONDS) for session in stopped)
+        done = all(files.is_written(session) for session in stopped)
         return f"Data saved to {where}" if done else f"Data is being saved to {where}"
 
     def listed(self) -> dict[str, Any]:
@@ -115,6 +136,8 @@ class Profiler:
             "gpu_info": self._gpus.of(clients),
             "active_sessions": active,
             "dropped_records": {c.id: c.dropped_records for c in clients if c.dropped_records},
+            "unhealthy_clients": [c.id for c in clients if not c.healthy and not c.ended],
+            "awaited_clients": self.room.awaited(),
         }
 
     def clients(self) -> dict[str, Any]:
@@ -156,6 +179,12 @@ class Profiler:
                 ]
             )
         )
+
+
+def _without(names: Sequence[str], has_file: bool) -> str:
+    who = ", ".join(names[:A_FEW]) + (f" and {len(names) - A_FEW} more" if names[A_FEW:] else "")
+    later = "the file is written again when they have come" if has_file else "they may still come"
+    return f"Records of {who} are missing; {later}."
 
 
 def _sentence(error: RunwatchError) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -44,6 +44,8 @@ class SessionInfo(Answer):
     nvlink: bool
     metrics: list[str]
     frames: int
+    missing_clients: list[str] | None
+    """Clients of which records of the session may still come; null: nobody has looked."""
 
 
 class SessionList(Answer):
@@ -110,7 +112,9 @@ class SessionsApi(Feature):
 
     # ── answers ───────────────────────────────────────────────────────────────────────────────
 
-    def _info(self, session: Session) -> SessionInfo:
+    def _info(self, session: Session, missing: list[str] | None = None) -> SessionInfo:
+        if missing is None and session.saved is not None and session.saved.state != "due":
+            missing = list(session.saved.missing)
         return SessionInfo(
             id=session.id,
             name=session.name,
@@ -125,38 +129,54 @@ class SessionsApi(Feature):
             nvlink=session.nvlink,
             metrics=list(session.metrics),
             frames=self._room.counts.of(session),
+            missing_clients=missing,
         )
 
-    async def _list(self, request: Request, given: Given) -> Response:
-        def listed() -> SessionList:
-            newest = islice(reversed(self._sessions.all()), MOST_LISTED)
-            return SessionList(sessions=[self._info(session) for session in newest])
+    def listed(self) -> SessionList:
+        newest = islice(reversed(self._sessions.all()), MOST_LISTED)
+        return SessionList(sessions=[self._info(session) for session in newest])
 
-        return json_reply(await run_in_threadpool(listed))
+    def one(self, key: str) -> SessionInfo:
+        session = self._sessions.find(key)
+        return self._info(session, self._room.missing(session))
+
+    def resumed(self, key: str) -> SessionInfo:
+        session = self._sessions.resume(key)
+        return self._info(session, self._room.missing(session))
+
+    def exported(self, key: str, compat: bool) -> Iterator[bytes]:
+        return self._room.export(self._sessions.find(key), compat=compat).json()
+
+    async def _list(self, request: Request, given: Given) -> Response:
+        return json_reply(await run_in_threadpool(self.listed))
 
     async def _one(self, request: Request, given: Given) -> Response:
-        return await self._told(lambda: self._sessions.find(given["session"]))
+        return json_reply(await run_in_threadpool(self.one, given["session"]))
 
     async def _start(self, request: Request, given: Given) -> Response:
         asked = await body_of(request, NewSession)
-        return await self._told(lambda: self._sessions.start(asked.name, asked.metrics))
+
+        def start() -> SessionInfo:
+            return self._info(self._sessions.start(asked.name, asked.metrics), [])
+
+        return json_reply(await run_in_threadpool(start))
 
     async def _stop(self, request: Request, given: Given) -> Response:
         await body_of(request, Nothing)
 
-        def stop() -> Session:
+        def stop() -> tuple[Session, bool]:
             session = self._sessions.find(given["session"])
             stopped = self._sessions.stop(session.id)
-            return stopped[0] if stopped else session
+            return (stopped[0], True) if stopped else (session, False)
 
-        return await self._told(stop)
+        session, is_new = await run_in_threadpool(stop)
+        if is_new:
+            await self._room.gathered([session])
+        return json_reply(await run_in_threadpool(self.one, session.id))
 
     async def _resume(self, request: Request, given: Given) -> Response:
         await body_of(request, Nothing)
-        return await self._told(lambda: self._sessions.resume(given["session"]))
-
-    async def _told(self, act: Callable[[], Session]) -> Response:
-        return json_reply(await run_in_threadpool(lambda: self._info(act())))
+        return json_reply(await run_in_threadpool(self.resumed, given["session"]))
 
     # ── export ────────────────────────────────────────────────────────────────────────────────
 

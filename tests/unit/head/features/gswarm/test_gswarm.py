@@ -204,10 +204,11 @@ NUMBERS = (
 
 def test_e2_04_keys_and_types(running: Running) -> None:
     running.stream(running.channel, [update("a", 0.37, gpus=2)]).result()
-    assert running.get("/", Accept="application/json") == {
-        "message": "GSwarm Profiler HTTP API",
-        "version": "0.1.0",
-    }
+    for accept in ("application/json", "*/*", ""):
+        assert running.get("/", Accept=accept) == {
+            "message": "GSwarm Profiler HTTP API",
+            "version": "0.1.0",
+        }
     status = running.get("/status")
     [id] = status["connected_clients"]
     assert id.startswith("a_ipv4:127.0.0.1:")
