@@ -33,6 +33,7 @@ from runwatch.exports.event_files import (
     text_frame,
 )
 from runwatch.files import safe_name, written
+from runwatch.record.life import LogText
 
 NOTE: Final = ".runwatch-export.json"
 VERSION: Final = 1
@@ -292,8 +293,9 @@ class EventDirectory:
                 self.note.text_ns, self.note.texts = time_ns, []
             self.note.texts.append(mark)
             step = self.note.texts_written if event["step"] is None else event["step"]
-            tag = f"{body.get('name') or 'text'}/rank-{event['rank']}"
-            words = str(_plain(body.get("value")))[:LONGEST_TEXT]
+            logged = LogText.of(body)
+            tag = f"{logged.name or 'text'}/rank-{event['rank']}"
+            words = str(_plain(logged.value))[:LONGEST_TEXT]
             frames.append(text_frame(time_ns / SECOND, tag, step, words))
             self.note.texts_written += 1
         self._append(RUN_WIDE, frames)

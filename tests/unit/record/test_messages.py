@@ -172,6 +172,7 @@ _NOT_EVENTS = {
     # JSON of other things: files that an HTTP client or a process of ours wrote for itself.
     "head/access/kept_list.py",
     "head/http/patience.py",
+    "head/telemetry/post.py",  # of an HTTP answer
     "traces/summary.py",
 }
 

@@ -27,7 +27,7 @@ ORIGINALS: Final = (
     Original("ml-goodput-measurement", "0.2.3", "ml_goodput_measurement", ("test",)),
     Original("cloud-tpu-diagnostics", "0.1.5", "cloud_tpu_diagnostics"),
     Original("cloud-diagnostics-xprof", "0.1.1", "cloud_diagnostics_xprof"),
-    Original("gswarm", "0.4.3", "gswarm", ("dev", "vllm")),
+    Original("gswarm", "0.4.3", "gsprof", ("dev", "vllm")),  # its commands: nobody imports it
 )
 
 
