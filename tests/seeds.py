@@ -39,15 +39,21 @@ class Block(NamedTuple):
     text: str
 
 
+def document(seed: str) -> str | None:
+    """None where it does not lie beside the repository."""
+    files = sorted(SEEDS.glob(f"{seed}_*.txt"))
+    return files[0].read_text() if files else None
+
+
 def blocks(seed: str) -> list[Block]:
     """All fenced blocks of the document; the test is skipped where it does not lie."""
-    files = sorted(SEEDS.glob(f"{seed}_*.txt"))
-    if not files:
+    text = document(seed)
+    if text is None:
         pytest.skip(f"the document {seed} does not lie beside the repository")
-    return list(_read(files[0].read_text()))
+    return list(read(text))
 
 
-def _read(text: str) -> Iterator[Block]:
+def read(text: str) -> Iterator[Block]:
     number, inside, language, margin = 0, False, "", 0
     lines: list[str] = []
     for line in text.splitlines():
@@ -65,7 +71,7 @@ def _read(text: str) -> Iterator[Block]:
 
 def filled_in(text: str, values: Mapping[str, str]) -> str:
     """With a value for each `<placeholder>`."""
-    return re.sub(r"<([a-z_-]+)>", lambda found: values[found[1]], text)
+    return re.sub(r"<([\w -]+)>", lambda found: values[found[1]], text)
 
 
 def mended(text: str, first: str = "pass") -> str:

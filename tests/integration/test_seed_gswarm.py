@@ -19,7 +19,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import pytest
 from gsprof.command import main
@@ -29,23 +29,13 @@ from runwatch.testing import until
 from tests.integration.chromium import NO_BROWSER, PROGRAM, Chromium
 from tests.integration.processes import end
 from tests.integration.test_gsprof import Bench
+from tests.seeds import Block, blocks, document
 
-SEEDS: Final = Path(__file__).parents[3] / "shared" / "seeds"
-SEED: Final = next(iter(sorted(SEEDS.glob("003_*.txt"))), None) if SEEDS.is_dir() else None
-needs_seed: Final = pytest.mark.skipif(SEED is None, reason="the document is not beside this clone")
+SEED: Final = "003"
+needs_seed: Final = pytest.mark.skipif(
+    document(SEED) is None, reason="the document is not beside this clone"
+)
 HOSTS: Final = ("<head-node-ip>", "master-node", "profiler-host", "localhost")
-
-
-class Block(NamedTuple):
-    """A fenced block."""
-
-    kind: str
-    text: str
-
-
-def blocks(document: str) -> list[Block]:
-    found = re.findall(r"^```(\w*)\n(.*?)^```", document, re.DOTALL | re.MULTILINE)
-    return [Block(kind, text) for kind, text in found]
 
 
 def commands(block: Block) -> list[str]:
@@ -240,10 +230,9 @@ class _Page(http.server.BaseHTTPRequestHandler):
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_every_command_line_of_the_document(stage: Stage) -> None:
-    assert SEED is not None
     typed = 0
-    for block in blocks(SEED.read_text()):
-        if block.kind == "bash":
+    for block in blocks(SEED):
+        if block.language == "bash":
             for line in commands(block):
                 stage.type(line)
                 typed += 1
@@ -256,8 +245,7 @@ def test_every_command_line_of_the_document(stage: Stage) -> None:
 @pytest.mark.skipif(not PROGRAM, reason=NO_BROWSER)
 @pytest.mark.timeout(120)
 def test_the_scripts_of_the_document_in_a_browser(stage: Stage) -> None:
-    assert SEED is not None
-    [script] = [b.text for b in blocks(SEED.read_text()) if b.kind == "javascript"]
+    [script] = [b.text for b in blocks(SEED) if b.language == "javascript"]
     script = script.replace("profiler-host:8091", f"127.0.0.1:{stage.http_port}")
     with Chromium() as browser, served_page() as place, browser.open(place) as page:
         stage.start_head("--cors-origin", place)

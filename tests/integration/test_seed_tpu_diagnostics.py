@@ -17,10 +17,10 @@ import pytest
 from runwatch.exports import cloud_logging
 from runwatch.record.stacks import Stacks
 from tests.integration.sdk_programs import run_program
-from tests.integration.seed_blocks import blocks, filled, seed
 from tests.integration.standins import StandIns
+from tests.seeds import document, filled_in, read
 
-DOCUMENT = seed("004")
+DOCUMENT = document("004")
 EXAMPLES = [
     "pip install cloud-tpu-diagnostics",
     """
@@ -53,7 +53,7 @@ with diagnostic.diagnose(diagnostic_config):
     run_job(...)
 """,
 ]
-WRITTEN = blocks(DOCUMENT + "\n") if DOCUMENT is not None else EXAMPLES
+WRITTEN = [block.text for block in read(DOCUMENT)] if DOCUMENT is not None else EXAMPLES
 INSTALL, IMPORTS, NOTHING, CONSOLE, CLOUD, QUERY, EVERY_FIVE_MINUTES, DEBUG, DIAGNOSTIC, JOB = (
     WRITTEN
 )
@@ -116,7 +116,7 @@ def test_3_in_a_file(config: str, seconds: int, tmp_path: Path) -> None:
 
 
 def test_what_is_uploaded_is_what_the_query_finds() -> None:
-    asked = dict(re.findall(r'^([\w.]+)="(.*)"$', filled(QUERY, {"project_name": "p"}), re.M))
+    asked = dict(re.findall(r'^([\w.]+)="(.*)"$', filled_in(QUERY, {"project_name": "p"}), re.M))
     stacks = Stacks(pid=1, time_ns=5, how="watchdog", threads=(), rank=0, host="h")
     body = cloud_logging.request("p", [cloud_logging.entry(stacks)])
     (entry,) = body["entries"]

@@ -21,10 +21,10 @@ import pytest
 
 from tests.integration.processes import free_port
 from tests.integration.sdk_programs import ROOT, SOURCE, run_program
-from tests.integration.seed_blocks import blocks, filled, seed
 from tests.integration.standins import StandIns
+from tests.seeds import document, filled_in, read
 
-DOCUMENT = seed("000")
+DOCUMENT = document("000")
 PLACES = {
     "some zone": "us-central1-a", "zone": "us-central1-a", "region": "us-central1",
     "some-bucket": "bucket", "some_bucket": "bucket", "bucket-name": "bucket",
@@ -124,7 +124,7 @@ _COMMAND = re.compile(
 
 def commands_of(block: str) -> list[str]:
     """Its command lines, without the output that it shows below them."""
-    joined = re.sub(r" \\ *(#.*)?\n", " ", filled(block, PLACES))
+    joined = re.sub(r" \\ *(#.*)?\n", " ", filled_in(block, PLACES))
     found = (_COMMAND.fullmatch(line) for line in joined.splitlines())
     # A comment after a backslash, as the document has it, ends the line in every shell.
     return [re.sub(r"\\ #.*?(?= -)", "", match[1]) for match in found if match]
@@ -138,7 +138,7 @@ def usages_of(block: str) -> dict[str, str]:
 if DOCUMENT is None:
     commands, usages, inline, programs = COMMANDS, USAGE, INLINE, PROGRAMS
 else:
-    found = blocks(DOCUMENT)
+    found = [block.text for block in read(DOCUMENT)]
     commands = [lines for block in found if (lines := commands_of(block))]
     usages = {verb: flags for block in found for verb, flags in usages_of(block).items()}
     inline = list(dict.fromkeys(re.findall(r"`(xprofiler (?:\w+ )?--?h(?:elp)?)`", DOCUMENT)))
