@@ -153,7 +153,7 @@ def test_stacks_that_somebody_asks_for_are_in_the_log_of_tpu_hosts(
     cluster.start_head()
     cluster.start_agent()
     trainer = cluster.start_trainer(hertz=50)
-    cluster.wait_until_stored()
+    until(lambda: trainer.stored_at(cluster.http_port) > 0, 60, cluster.words())
     asked = subprocess.run(
         [
             sys.executable,
