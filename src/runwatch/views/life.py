@@ -202,7 +202,8 @@ class Ending:
 def ending(row: ProcessRow, evidence: Evidence, now_ns: int, window_ns: int) -> tuple[Ending, int]:
     """The state of the process, and when it was last heard of."""
     last_ns = max(row.last_ns, row.start_ns)
-    if row.journal in evidence.alive:
+    # A journal that an import writes to now tells of a process that ended long ago.
+    if row.journal in evidence.alive and not evidence.start(row).imported:
         last_ns = max(last_ns, now_ns)
     gone = row.journal in evidence.gone
     window_ns = max(window_ns, int((evidence.start(row).quiet_seconds or 0.0) * 1e9))

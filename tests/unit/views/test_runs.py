@@ -183,6 +183,14 @@ def test_a_process_seen_alive_now_is_running_however_silent() -> None:
     assert state_of(exited(code=0), alive=[JournalId("j0")]).state == "completed"
 
 
+@pytest.mark.parametrize(("imported", "state"), [(True, "completed"), (None, "running")])
+def test_a_journal_that_an_import_writes_now_is_no_process_that_lives(
+    imported: bool | None, state: str
+) -> None:
+    began = event("run_start", 0, imported=imported)
+    assert state_of(began, ended(), alive=[JournalId("j0")]).state == state
+
+
 def test_a_process_that_is_known_to_be_gone_is_lost_at_once_unless_more_is_known() -> None:
     gone = [JournalId("j0")]
     found = state_of(now=11, gone=gone)
