@@ -15,16 +15,15 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import re
 import ssl
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 from runwatch.agent.queues.base import ANSWER_SECONDS, Job, NoAnswer, Waited
 from runwatch.files import read_followed
+from runwatch.kube import created_ns, labels, moment_ns, owners, part, parts, path_of
 
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 MOST_BYTES: Final = 4 << 20
@@ -64,7 +63,7 @@ class Kubernetes:
     def ask(self, job: Job) -> Waited:
         namespace, _, name = job.name.partition("/")
         pod = self._get(f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}")
-        created = _created(pod)
+        created = created_ns(pod)
         if created is None:
             raise NoAnswer("the pod does not say when it was created")
         above, first = pod, not _failed_before(pod)
@@ -78,7 +77,7 @@ class Kubernetes:
                 break  # the account may read the pod, not its workload
             first = not _failed_before(above)
             if first:
-                created = min(created, _created(above) or created)
+                created = min(created, created_ns(above) or created)
         return Waited(created, granted(pod))
 
     def _get(self, path: str) -> Mapping[str, Any]:
@@ -106,59 +105,34 @@ class Kubernetes:
 
 def granted(pod: Mapping[str, Any]) -> int | None:
     """When the first container started; if one was restarted, when the pod was given its node."""
-    status = _part(pod, "status")
-    containers = _parts(status.get("containerStatuses"))
+    status = part(pod, "status")
+    containers = parts(status.get("containerStatuses"))
     started = [
-        _moment(_part(_part(container, "state"), "running").get("startedAt"))
+        moment_ns(part(container, "state", "running").get("startedAt"))
         for container in containers
         if not container.get("restartCount")
     ]
     known = [at for at in started if at is not None]
     if known and len(known) == len(containers):
         return min(known)
-    for condition in _parts(status.get("conditions")):
+    for condition in parts(status.get("conditions")):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "True":
-            return _moment(condition.get("lastTransitionTime"))
+            return moment_ns(condition.get("lastTransitionTime"))
     return None
 
 
 def _maker(thing: Mapping[str, Any], namespace: str) -> str | None:
     """The API path of the workload that made this pod or workload."""
-    for owner in _parts(_part(thing, "metadata").get("ownerReferences")):
-        version, kind, name = (str(owner.get(key)) for key in ("apiVersion", "kind", "name"))
-        if owner.get("controller") and (version.partition("/")[0], kind) in _WORKLOADS:
-            where = f"/apis/{quote(version)}/namespaces/{quote(namespace)}"
-            return f"{where}/{kind.lower()}s/{quote(name)}"
+    for owner in owners(thing):
+        if (owner.group, owner.kind) in _WORKLOADS:
+            return path_of(owner.api_version, f"{owner.kind.lower()}s", namespace, owner.name)
     return None
 
 
 def _failed_before(thing: Mapping[str, Any]) -> bool:
-    labels = _part(_part(thing, "metadata"), "labels")
-    status = _part(thing, "status")
-    return labels.get(_RESTART_LABEL, "0") != "0" or any(status.get(name) for name in _FAILURES)
-
-
-def _created(thing: Mapping[str, Any]) -> int | None:
-    return _moment(_part(thing, "metadata").get("creationTimestamp"))
-
-
-def _moment(text: object) -> int | None:
-    """RFC 3339, as the server writes it: 2026-01-31T12:00:00Z."""
-    if not isinstance(text, str) or not re.search(r"(Z|[+-]\d\d:\d\d)$", text):
-        return None
-    try:
-        return round(datetime.fromisoformat(text).timestamp() * 1_000_000) * 1_000
-    except (ValueError, OverflowError):
-        return None
-
-
-def _part(thing: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = thing.get(name)
-    return value if isinstance(value, dict) else {}
-
-
-def _parts(value: object) -> Sequence[Mapping[str, Any]]:
-    return [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []
+    marks = labels(thing)
+    status = part(thing, "status")
+    return marks.get(_RESTART_LABEL, "0") != "0" or any(status.get(name) for name in _FAILURES)
 
 
 def _read(path: Path) -> str:
