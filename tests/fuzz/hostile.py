@@ -52,7 +52,9 @@ BODIES: Final[Mapping[str, Mapping[str, Any]]] = {
         "run": "hostile", "name": "hostile", "rank": 0, "local_rank": 0, "world_size": 4,
         "group": "g", "attempt_key": "a", "orchestrator": "NONE", "argv": ["train.py"], "cwd": "/",
         "python": "3.12", "executable": "/usr/bin/python", "user": "ann", "queued_at_ns": NOW,
-        "imported": True, "quiet_seconds": 150.0,
+        "imported": True, "quiet_seconds": 150.0, "pod": "llama-0", "pod_namespace": "ml",
+        "pod_uid": "u-0", "container": "train", "node": "node-1", "workload": "JobSet/llama",
+        "workload_uid": "w-0",
     },
     "run_end": {
         "status": "failed", "explicit": True, "done": True, "reason": "so",
@@ -71,6 +73,12 @@ BODIES: Final[Mapping[str, Mapping[str, Any]]] = {
     "span_told": {
         "name": "GET /", "trace_id": "0" * 32, "span_id": "1" * 16, "parent_span_id": "2" * 16,
         "kind": "server", "status": "error", "status_message": "no", "attributes": {"a": [1]},
+    },
+    "pod": {
+        "pod": "llama-0", "namespace": "ml", "uid": "u-0", "node": "node-1",
+        "workload": "JobSet/llama", "workload_uid": "w-0", "what": "oom_killed",
+        "reason": "OOMKilled", "message": "no", "container": "train", "restarts": 1,
+        "exit_code": 137, "signal": 9,
     },
     "ml_run": {"resource": {"displayName": "hostile", "workload": {"workloadId": "w"}}},
     "config": {"part": "user", "values": {"lr": 0.1, "deep": {"er": [1, 2]}}},

@@ -8,6 +8,7 @@ kind of body is one frozen dataclass, a `Message` (`message.py`), in the file of
     console.py    what a program said on its console, and uncaught exceptions
     losses.py     what was not recorded, or was lost
     node.py       what an agent tells of its node, processes and devices
+    pods.py       what the cluster tells of the pods of a run
     sessions.py   measuring sessions
     stacks.py     stacks of a process, and incidents
     captures.py   profiles, and captures on demand

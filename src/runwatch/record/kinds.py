@@ -48,6 +48,7 @@ from runwatch.record.node import (
     QueueUnknown,
 )
 from runwatch.record.otlp import MlRun, OtlpReceived, SpanTold
+from runwatch.record.pods import PodTold
 from runwatch.record.sessions import (
     SessionClock,
     SessionFile,
@@ -65,6 +66,7 @@ EVENTS: Final[tuple[type[Message], ...]] = (
     CaptureRequested, CommandResult, AgentStart, AgentEnd, GuestConnect, CollectorFailed,
     CollectorStuck, CollectorResumed, DeviceOwner, DeviceAdded, DeviceLost, DeviceUnreadable,
     DeviceLimited, GpuXid, Console, ExceptionTold, Joined, OtlpReceived, SpanTold, MlRun,
+    PodTold,
 )  # fmt: skip
 BY_KIND: Final[Mapping[str, type[Message]]] = {message.KIND: message for message in EVENTS}
 COMMANDS: Final[tuple[type[Message], ...]] = (Ping, Holdings, StacksWanted, ProfileCommand)

@@ -23,7 +23,7 @@ from runwatch.record.checks import (
     number,
     whole,
 )
-from runwatch.record.message import Message, checked, listed, mapping
+from runwatch.record.message import Message, checked, listed, mapping, unless_empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,15 @@ class RunStart(Message):
     quiet_seconds: float | None = checked(number(0, 30 * 86_400))
     """The program is heard of only now and then: so long a silence says nothing.  None: a process
     with the SDK, which is heard of all the time."""
+    pod: str = unless_empty(checked(NAME, ""))
+    pod_namespace: str = unless_empty(checked(NAME, ""))
+    pod_uid: str = unless_empty(checked(NAME, ""))
+    container: str = unless_empty(checked(NAME, ""))
+    node: str = unless_empty(checked(NAME, ""))
+    """The cluster's name for the node, which need not be its host name."""
+    workload: str = unless_empty(checked(NAME, ""))
+    """Kind and name of what the pod is a part of: JobSet/llama."""
+    workload_uid: str = unless_empty(checked(NAME, ""))
 
 
 @dataclass(frozen=True)
