@@ -192,7 +192,7 @@ def test_no_body_is_taken_apart_by_hand() -> None:
 def test_every_kind_has_one_place() -> None:
     """A kind is spelled in `record/` alone: everybody else says `RunEnd.KIND`."""
     spelled = set(KINDS) - {"log", "config", "fork", "warning", "profile", "stacks", "capture"}
-    spelled -= {"incident", "elapsed", "console", "exception", "pod"}  # words that mean other things, too
+    spelled -= {"incident", "elapsed", "console", "exception", "pod"}  # words with other meanings
     places = [
         f"{path.relative_to(SOURCE)}:{node.lineno} {node.value}"
         for path, tree in _trees(spelled)
