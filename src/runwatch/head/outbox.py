@@ -97,12 +97,15 @@ class Outbox:
         hosts: Iterable[str],
         seconds: float,
         run: RunId | None = None,
+        *,
+        first: Callable[[Sent[R]], None] = lambda _: None,
     ) -> Sent[R]:
         """Ask `hosts`.  Not carried out by an agent that learns of it more than `seconds` later.
-        An agent whose token is for other projects than the run's is told nothing of it."""
+        An agent whose token is for other projects than the run's is told nothing of it.  `first` is
+        called before anybody is asked; if it raises, nobody is."""
         now_ns = self._clock.wall_ns()
         id = f"{now_ns:x}-{os.urandom(4).hex()}"
-        deliveries: list[tuple[str, Callable[[Command], None], Command]] = []
+        deliveries: list[tuple[str, Callable[[Command], None], Message, int]] = []
         unreachable: dict[str, str] = {}
         reachable = self._reachable(run)
         local = frozenset(self._local_hosts()) if self._root is not None else frozenset()
@@ -112,21 +115,21 @@ class Outbox:
             ahead_ns = int(agent.clock_offset_seconds * 1e9) if agent else 0
             asked = message if isinstance(message, Message) else message(host, ahead_ns)
             kind = asked.KIND
-            expires_ns = now_ns + ahead_ns + int(seconds * 1e9)
-            command = Command(id, kind, asked.body(), now_ns, expires_ns)
             if agent is not None and kind not in agent.commands:
                 unreachable[host] = f"its agent is too old to take the command {kind!r}"
             elif agent is not None:
-                deliveries.append((host, agent.send, command))
+                deliveries.append((host, agent.send, asked, ahead_ns))
             elif host in local:
-                deliveries.append((host, partial(self._write, host), command))
+                deliveries.append((host, partial(self._write, host), asked, ahead_ns))
             else:
                 unreachable[host] = "no agent of it is connected"
-        asked_hosts = tuple(host for host, _, _ in deliveries)
+        asked_hosts = tuple(host for host, *_ in deliveries)
         sent = Sent(id, kind, result, asked_hosts, unreachable, now_ns, run=run)
+        first(sent)
         self._remember(sent)
-        for _, deliver, command in deliveries:
-            deliver(command)
+        until_ns = self._clock.wall_ns() + int(seconds * 1e9)
+        for _, deliver, asked, ahead_ns in deliveries:
+            deliver(Command(id, kind, asked.body(), now_ns, until_ns + ahead_ns))
         return sent
 
     def _reachable(self, run: RunId | None) -> dict[str, Reach]:

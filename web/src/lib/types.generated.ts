@@ -1755,6 +1755,8 @@ export interface components {
             duration_ms?: number | null;
             /** @default null */
             hosts?: string[] | null;
+            /** @default false */
+            once?: boolean;
             /** @default [] */
             pids?: number[];
             /** @default [] */

@@ -4,7 +4,9 @@ The nodes are asked twice.  First what they can capture and how soon (a prefligh
 how long a word takes to all of them; then for the capture, to begin when the slowest can have
 begun.  Where there are several targets, they begin before the time asked for and end with it: a
 profiler that takes its time to start on a busy node records all the same when the common time
-begins.  From there on nothing depends on this head: `views/captures` reads from records how it is.
+begins.  The request is recorded before a node is asked for it: a head that was ended meanwhile
+knows that it may have been carried out.  From there on nothing depends on this head:
+`views/captures` reads from records how it is.
 """
 
 from __future__ import annotations
@@ -81,6 +83,8 @@ class CaptureRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Only these processes."""
     ports: list[int] = []
     """Profiler ports to try, beside PROFILER_PORTS."""
+    once: bool = False
+    """If this session was asked for before, that capture is the answer, and nobody is asked."""
 
     def check(self) -> None:
         """Raises UsageError."""
@@ -94,6 +98,8 @@ class CaptureRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             _within("port", port, MAX_PORT)
         if self.session is not None:
             checked_name(self.session)
+        elif self.once:
+            raise UsageError("once goes with session: that one, and not a second time")
 
     @property
     def window_ms(self) -> int | None:
@@ -219,6 +225,10 @@ class Captures:
         request.check()
         name = request.session or _timestamp(self._clock.wall_ns())
         with self._alone(run, name):
+            before = self._asked_before(run, name) if request.once else None
+            if before is not None:
+                return before
+            self._check_free(run, name)
             preflight = self.preflight(run, request)
             if not preflight.ready:
                 raise UsageError(f"nothing can be captured: {preflight.why()}")
@@ -232,7 +242,6 @@ class Captures:
                 raise CaptureActive(_busy(self._beginning[key]))
             self._beginning[key] = name
         try:
-            self._check_free(run, name)
             yield
         finally:
             with self._lock:
@@ -269,10 +278,10 @@ class Captures:
             )
 
         hosts, seconds = list(preflight.hosts), preflight.lead_seconds + LEAD_SECONDS
-        sent = self._way_down().send(command_of, CaptureResult, hosts, seconds, run)
-        capture = self._record(
-            run,
-            CaptureRequested(
+        captures: list[Capture] = []
+
+        def record(sent: Sent[CaptureResult]) -> None:
+            requested = CaptureRequested(
                 session=name,
                 command=sent.id,
                 start_ns=start_ns,
@@ -283,8 +292,10 @@ class Captures:
                 unreachable=sent.unreachable,
                 ahead_ns=ahead,
                 processes=tuple(map(_target, preflight.targets)),
-            ),
-        )
+            )
+            captures.append(self._record(run, requested))
+
+        sent = self._way_down().send(command_of, CaptureResult, hosts, seconds, run, first=record)
         direct = [target for target in preflight.ready if not target.node]
         if self._ports is not None and run is not None:
             told = ProfileEvent(
@@ -292,7 +303,7 @@ class Captures:
                 run=run, way="port",
             )  # fmt: skip
             self._ports.begin(run, direct, told, window_ms or DEFAULT_MS)
-        return capture
+        return captures[0]
 
     def _record(self, run: RunId | None, requested: CaptureRequested) -> Capture:
         assert self._journal is not None
@@ -335,10 +346,16 @@ class Captures:
 
     def find(self, run: RunId | None, name: str) -> Capture:
         checked_name(name)
+        found = self._asked_before(run, name)
+        if found is None:
+            raise NotFound(f"no capture {name!r} was asked for here")
+        return found
+
+    def _asked_before(self, run: RunId | None, name: str) -> Capture | None:
         for row in reversed(self._requests(run)):
             if CaptureRequested.of(row.body).session == name:
                 return self._capture(row)
-        raise NotFound(f"no capture {name!r} was asked for here")
+        return None
 
     def _requests(self, run: RunId | None, since_ns: int | None = None) -> list[EventRow]:
         rows = self.reading.store.events(

@@ -9,8 +9,14 @@ from typing import Any
 
 import pytest
 
+from runwatch.errors import StoreFull, UsageError
 from runwatch.head.features.captures.api import CapturesApi
-from runwatch.head.features.captures.captures import MAX_EARLY_SECONDS, CaptureRequest, Preflight
+from runwatch.head.features.captures.captures import (
+    MAX_EARLY_SECONDS,
+    CaptureActive,
+    CaptureRequest,
+    Preflight,
+)
 from runwatch.head.main import LocalHead
 from runwatch.head.stream import AgentState
 from runwatch.record import Command, RunId
@@ -22,11 +28,24 @@ AHEAD_NS = 3_000_000_000
 """The node's clock."""
 
 
+class Dying(Exception):
+    pass
+
+
+class Full:
+    """A journal of a head whose disk is full."""
+
+    def record(self, *_: object) -> None:
+        raise StoreFull("no space left on device")
+
+
 class Node:
     """An agent of so many processes, as a head sees it."""
 
     def __init__(self, root: Path, processes: int) -> None:
         self.asked: list[Mapping[str, Any]] = []
+        self.dies = False
+        """The head does, in the middle of asking for a capture."""
         self._processes = [
             {"rank": rank, "pid": 100 + rank, "way": "sdk", "ready_ms": 40}
             for rank in range(processes)
@@ -38,6 +57,8 @@ class Node:
 
     def _take(self, command: Command) -> None:
         self.asked.append(command.body)
+        if self.dies and not command.body.get("preflight"):
+            raise Dying
         body = {"command": command.id, "state": "done", "processes": self._processes}
         told = Producer(self.head.store, command.id, host="node").write(
             [], [("command_result", 1, body)]
@@ -104,6 +125,60 @@ def test_more_processes_on_a_node_take_longer_to_begin() -> None:
     # The word has as long as before to come to them: they begin later by what they begin earlier.
     leads = [ready(*"a" * count) for count in (1, 8)]
     assert leads[1].lead_seconds - leads[1].early_seconds == pytest.approx(leads[0].lead_seconds)
+
+
+# ── one session, asked for again ──────────────────────────────────────────────────────────────
+
+
+def profiles_asked(node: Node) -> int:
+    return sum(not body.get("preflight") for body in node.asked)
+
+
+def test_what_is_asked_for_once_is_asked_of_the_nodes_once(eight: Node) -> None:
+    first, _ = eight.capture(duration_ms=10, session="of-an-object", once=True)
+    again, _ = eight.capture(duration_ms=10, session="of-an-object", once=True)
+    assert again == first and profiles_asked(eight) == 1
+
+
+def test_without_once_who_asks_again_is_told_that_it_goes_on(eight: Node) -> None:
+    eight.capture(duration_ms=10, session="mine")
+    with pytest.raises(CaptureActive, match="mine"):
+        eight.capture(duration_ms=10, session="mine")
+
+
+def test_once_needs_a_session(eight: Node) -> None:
+    with pytest.raises(UsageError, match="once goes with session"):
+        eight.capture(duration_ms=10, once=True)
+
+
+def test_a_head_that_ends_while_it_asks_has_asked_once(tmp_path: Path) -> None:
+    """Whoever asks the next head again gets what the first one may have begun."""
+    request = CaptureRequest(hosts=["node"], duration_ms=10, session="of-an-object", once=True)
+    node = Node(tmp_path, 1)
+    node.dies = True
+    with pytest.raises(Dying):
+        node.head.feature(CapturesApi).captures.start(None, request)
+    assert profiles_asked(node) == 1
+    node.head.close()
+
+    after = Node(tmp_path, 1)
+    try:
+        found = after.head.feature(CapturesApi).captures.start(None, request)
+        assert found.request.session == "of-an-object" and not after.asked
+    finally:
+        after.head.close()
+
+
+def test_a_head_that_cannot_record_asks_nobody(tmp_path: Path) -> None:
+    node = Node(tmp_path, 1)
+    try:
+        captures = node.head.feature(CapturesApi).captures
+        captures._journal = Full()  # type: ignore[assignment]
+        with pytest.raises(StoreFull):
+            captures.start(None, CaptureRequest(hosts=["node"], duration_ms=10, session="s"))
+        assert profiles_asked(node) == 0
+    finally:
+        node.head.close()
 
 
 def test_who_is_not_heard_of_may_be_recording_still(tmp_path: Path) -> None:
