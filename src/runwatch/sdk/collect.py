@@ -20,6 +20,7 @@ from runwatch.sdk.guard import attempt
 from runwatch.sdk.identity import Identity, queued_at_ns
 from runwatch.sdk.values import masking
 from runwatch.sdk.values.plain import Json, text
+from runwatch.sdk.workload import pod_facts
 
 FRAMEWORKS: Final = (
     "torch", "jax", "jaxlib", "flax", "tensorflow", "keras", "lightning", "pytorch_lightning",
@@ -189,6 +190,7 @@ def _read(path: Path) -> str:
 
 
 def circumstances() -> dict[str, Json]:
-    """Whose run it is and when it was queued; unknown values are left out."""
+    """Whose run it is, where it runs and when it was queued; unknown values are left out."""
     facts: dict[str, Json] = {"user": text(user())[:200], "queued_at_ns": queued_at_ns()}
+    facts.update(pod_facts())
     return {name: value for name, value in facts.items() if value}

@@ -21,6 +21,7 @@ from runwatch.journal.liveness import this_host
 from runwatch.record import RunId
 from runwatch.record.names import slug as slug
 from runwatch.sdk.guard import attempt, tally, text_of
+from runwatch.sdk.workload import workload
 
 MAX_DISPLAY: Final = 200
 
@@ -139,6 +140,10 @@ def _workload_name(environment: Mapping[str, str]) -> str:
     return name if isinstance(name, str) else ""
 
 
+def _labelled_name(environment: Mapping[str, str]) -> str:
+    return workload(environment).name
+
+
 def _kubeflow_name(environment: Mapping[str, str]) -> str:
     master = environment.get("PET_MASTER_ADDR") or environment.get("MASTER_ADDR", "")
     found = re.fullmatch(r"(.+?)-(?:master-0|node-0-0)(?:\..*)?", master)
@@ -162,6 +167,7 @@ def _torchrun_name(environment: Mapping[str, str]) -> str:
 
 _NAMES: Final = (
     _slurm_name, _jobset_name, _lws_name, _workload_name, _kubeflow_name, _ray_name, _torchrun_name,
+    _labelled_name,
 )  # fmt: skip
 
 # The names of interactive jobs: several programs may run in one, and the scripts have names.
@@ -216,6 +222,13 @@ def _ray_key(environment: Mapping[str, str]) -> str:
     return f"ray-{cluster}/{job}" if cluster and job else f"ray-{job}" if job else ""
 
 
+def _workload_key(environment: Mapping[str, str]) -> str:
+    """A workload that is made again under its name is another; one whose pods are made again is
+    not, and its ranks that come again tell the attempts apart."""
+    whose = workload(environment)
+    return f"workload-{whose.name}/{whose.uid}" if whose.uid else ""
+
+
 def _address_key(environment: Mapping[str, str]) -> str:
     """Where the ranks of a torch job meet: two jobs at once cannot have the same place."""
     address, port = environment.get("MASTER_ADDR"), environment.get("MASTER_PORT")
@@ -228,6 +241,7 @@ def _address_key(environment: Mapping[str, str]) -> str:
 
 _KEYS: Final = (
     _slurm_key, _torchrun_key, _jobset_key, _lws_key, _mpi_key, _ray_key, _address_key,
+    _workload_key,
 )  # fmt: skip
 
 
