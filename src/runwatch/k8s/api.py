@@ -122,8 +122,10 @@ class Api:
     async def patch(self, path: str, change: object, *, form: str = MERGE) -> dict[str, Any]:
         return await self._ask("PATCH", path, {"fieldManager": FIELD_MANAGER}, change, form)
 
-    async def delete(self, path: str) -> dict[str, Any]:
-        return await self._ask("DELETE", path, {})
+    async def delete(self, path: str, *, uid: str = "") -> dict[str, Any]:
+        """`uid`: only the object that has it, or 409."""
+        only = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}}
+        return await self._ask("DELETE", path, {}, only if uid else None)
 
     async def _ask(
         self,

@@ -17,6 +17,9 @@ EXEMPT_ORIGINAL: Final = "diagon-webhook-exempt"
 WATCHED: Final = "runwatch.dev/watched"
 """`true`: the webhook was here.  The operator watches the pods that have it."""
 
+OURS: Final = ("app.kubernetes.io/part-of", "runwatch")
+"""On our own pods: the webhook leaves them alone."""
+
 # ── annotations: on a pod, its workload or its namespace; the nearest to the pod decides ──────────
 
 MODE: Final = "runwatch.dev/mode"
@@ -49,5 +52,10 @@ RUNS: Final = "runs"
 CONNECTIONS_GROUP: Final = "diagon.gke.io"
 CONNECTIONS: Final = "mldiagnosticsconnections"
 """Of google-cloud-mldiagnostics."""
+
+LEASE: Final = "runwatch-operator"
+"""Of several operators, the one that holds it works."""
+CAPTURE: Final = "runwatch.dev/capture"
+"""JSON, which the operator writes on an MLDiagnosticsConnection first: how it captures."""
 
 FIELD_MANAGER: Final = "runwatch"
