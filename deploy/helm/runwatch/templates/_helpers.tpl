@@ -74,6 +74,12 @@ automountServiceAccountToken: false
 
 {{- define "runwatch.image" -}}
 {{- $image := .Values.image -}}
+{{- if regexMatch "@|:[^/]*$" $image.repository -}}
+{{- fail (printf "image.repository is %q: the tag is image.tag, the digest is image.digest" $image.repository) -}}
+{{- end -}}
+{{- if eq $image.tag "latest" -}}
+{{- fail "image.tag is `latest`, which is another image each day: name a version, or a digest" -}}
+{{- end -}}
 {{- if $image.digest -}}
 {{ $image.repository }}@{{ $image.digest }}
 {{- else -}}
@@ -217,4 +223,17 @@ topologySpreadConstraints:
 {{/* The name of the MutatingWebhookConfiguration. */}}
 {{- define "runwatch.scope" -}}
 {{ include "runwatch.wide" . }}-webhook
+{{- end -}}
+
+{{/* The API server: at its Service's port, and at its own. */}}
+{{- define "runwatch.toApi" -}}
+- ports:
+  - {protocol: TCP, port: 443}
+  - {protocol: TCP, port: 6443}
+  - {protocol: TCP, port: 8443}
+{{- end -}}
+
+{{/* Namespaces that are never looked at: a list as JSON. */}}
+{{- define "runwatch.exempt" -}}
+{{- concat (list "kube-system" "kube-public" "kube-node-lease" .Release.Namespace) .Values.webhook.exemptNamespaces | uniq | toJson -}}
 {{- end -}}

@@ -34,14 +34,18 @@ subjects:
   namespace: {{ .root.Release.Namespace }}
 {{- end }}
 
-{{/* The kinds whose pods are watched, and those between them and the pod; the argument: the verbs. */}}
+{{/* The kinds whose pods are watched, and those between them and the pod: they are read, one by one. */}}
 {{- define "runwatch.workloads" -}}
-- {apiGroups: [apps], resources: [deployments, replicasets, statefulsets], verbs: {{ toJson . }}}
-- {apiGroups: [batch], resources: [jobs], verbs: {{ toJson . }}}
-- {apiGroups: [jobset.x-k8s.io], resources: [jobsets], verbs: {{ toJson . }}}
-- {apiGroups: [leaderworkerset.x-k8s.io], resources: [leaderworkersets], verbs: {{ toJson . }}}
-- {apiGroups: [ray.io], resources: [rayclusters, rayjobs, rayservices], verbs: {{ toJson . }}}
-- {apiGroups: [kubeflow.org], resources: [pytorchjobs, mpijobs, tfjobs, jaxjobs], verbs: {{ toJson . }}}
-- {apiGroups: [trainer.kubeflow.org], resources: [trainjobs], verbs: {{ toJson . }}}
-- {apiGroups: [batch.volcano.sh], resources: [jobs], verbs: {{ toJson . }}}
+- {apiGroups: [apps], resources: [deployments, replicasets, statefulsets], verbs: [get]}
+- {apiGroups: [batch], resources: [jobs], verbs: [get]}
+- {apiGroups: [jobset.x-k8s.io], resources: [jobsets], verbs: [get]}
+- {apiGroups: [leaderworkerset.x-k8s.io], resources: [leaderworkersets], verbs: [get]}
+- {apiGroups: [ray.io], resources: [rayclusters, rayjobs, rayservices], verbs: [get]}
+- {apiGroups: [kubeflow.org], resources: [pytorchjobs, mpijobs, tfjobs, jaxjobs], verbs: [get]}
+- {apiGroups: [trainer.kubeflow.org], resources: [trainjobs], verbs: [get]}
+- {apiGroups: [argoproj.io], resources: [workflows], verbs: [get]}
+- {apiGroups: [batch.volcano.sh], resources: [jobs], verbs: [get]}
+{{- range .Values.rbac.workloads }}
+- {apiGroups: {{ toJson .apiGroups }}, resources: {{ toJson .resources }}, verbs: [get]}
+{{- end }}
 {{- end -}}
