@@ -1,11 +1,15 @@
 """Check Runwatch on this machine for you: the head, the agent, unsent records, the disk, drop-ins.
 
+With --cluster: of a Kubernetes cluster, as `kubectl` sees it: what is installed, which nodes have
+no agent, which pods are labelled and not watched, and why.
+
 It prints what is wrong and what to do about it.  It starts, stops and changes nothing.  The exit
 code is 0 if all is well, and 1 if something needs attention.
 
 example:
   runwatch status
   runwatch status --dir /var/lib/runwatch
+  runwatch status --cluster --context prod --namespace team-a
   runwatch status --json | jq .attention
 """
 
@@ -15,13 +19,15 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
 from runwatch._version import __version__
+from runwatch.cli.cluster import kubectl
 from runwatch.cli.dropins.looking import look as look_at_dropins
+from runwatch.cli.pictures.progress import progress
 from runwatch.cli.status import agent as status_agent
 from runwatch.cli.status import disk as status_disk
 from runwatch.cli.status import dropins as status_dropins
@@ -29,6 +35,7 @@ from runwatch.cli.status import head as status_head
 from runwatch.cli.status import waiting as status_waiting
 from runwatch.cli.status.picture import picture
 from runwatch.cli.status.types import VERSION, Section, user_name
+from runwatch.errors import UsageError
 from runwatch.journal.heads import NamedHead
 from runwatch.journal.liveness import this_host
 from runwatch.sdk.switches import is_off
@@ -40,18 +47,40 @@ NEEDS_ATTENTION: Final = 1
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dir", type=Path, help="a Runwatch directory (default $RUNWATCH_DIR)")
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    parser.add_argument("--cluster", action="store_true", help="of a cluster, asked by kubectl")
+    kubectl.arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.cluster:
+        return _of_cluster(arguments)
+    if arguments.context or arguments.kubeconfig or arguments.namespace:
+        raise UsageError("--context, --kubeconfig and --namespace go with --cluster")
     root = Path(os.path.abspath(arguments.dir or runwatch_dir()))
     sections = look(root)
     well = not any(section.problems for section in sections)
     if arguments.json:
-        print(json.dumps(_answer(root, sections), indent=2))
+        print(json.dumps(_answer(sections, _here(root, sections)), indent=2))
     else:
         print(
             picture(f"for {user_name(os.geteuid())} on {this_host()}, directory {root}", sections)
         )
+    return 0 if well else NEEDS_ATTENTION
+
+
+def _of_cluster(arguments: argparse.Namespace) -> int:
+    from runwatch.cli.status import cluster
+    from runwatch.cli.status.cluster.asking import ask
+
+    with progress("asking the cluster"):
+        told = ask(kubectl.of(arguments), time.time_ns())
+    sections = cluster.sections(told)
+    well = not any(section.problems for section in sections)
+    if arguments.json:
+        facts = {section.name: section.facts for section in sections}
+        print(json.dumps(_answer(sections, {"cluster": facts}), indent=2))
+    else:
+        print(picture(f"in {cluster.words(arguments.context, arguments.namespace)}", sections))
     return 0 if well else NEEDS_ATTENTION
 
 
@@ -102,7 +131,11 @@ def _with_asides(head: Section, waiting: Section) -> Section:
     return replace(head, problems=[*head.problems, *more])
 
 
-def _answer(root: Path, sections: Sequence[Section]) -> dict[str, Any]:
+def _here(root: Path, sections: Sequence[Section]) -> dict[str, Any]:
+    return {"directory": str(root), **{section.name: section.facts for section in sections}}
+
+
+def _answer(sections: Sequence[Section], facts: Mapping[str, Any]) -> dict[str, Any]:
     attention = [
         {"about": section.name, **asdict(problem)}
         for section in sections
@@ -115,7 +148,6 @@ def _answer(root: Path, sections: Sequence[Section]) -> dict[str, Any]:
         "runwatch": __version__,
         "host": this_host(),
         "user": user_name(os.geteuid()),
-        "directory": str(root),
-        **{section.name: section.facts for section in sections},
+        **facts,
         "attention": attention,
     }

@@ -18,6 +18,8 @@ from runwatch.terminal import shown
 
 TITLES: Final = {
     "head": "head", "agent": "agent", "waiting": "to send", "disk": "disk", "dropins": "drop-ins",
+    "release": "release", "webhook": "webhook", "operator": "operator", "nodes": "nodes",
+    "pods": "pods",
 }  # fmt: skip
 _INDENT: Final = 13
 """The column where sentences begin, after mark, title and sign."""

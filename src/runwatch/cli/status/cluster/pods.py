@@ -1,0 +1,314 @@
+"""Which pods are to be watched and are not, and why."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from runwatch.address import is_same_head
+from runwatch.cli.status.cluster import webhook
+from runwatch.cli.status.cluster.told import (
+    OURS,
+    PART_OF_LABEL,
+    Told,
+    by_uid,
+    chain,
+    few,
+    full_name,
+    is_over,
+    is_ready,
+    name,
+    namespace,
+    selects,
+    uid,
+    variables,
+)
+from runwatch.cli.status.types import Problem, Section, many
+from runwatch.k8s.names import EXEC, INJECTED, MODE, WATCH, WATCH_ORIGINAL, WATCHED
+from runwatch.kube import Thing, created_ns, labels, moment_ns, notes, part, parts, text
+
+SILENT_SECONDS: Final = 300.0
+"""So long a program may import and compile before it says who it is."""
+
+_MIRROR: Final = "kubernetes.io/config.mirror"
+_SYSTEM: Final = "kubernetes.io/os"
+
+
+class Wish(NamedTuple):
+    """What the nearest label says, and where it stands."""
+
+    watched: bool
+    on: str
+    holder: Thing
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """A reason that pods share: one line for all of them."""
+
+    what: str
+    todo: str
+    key: str
+    """A word for programs."""
+
+
+def section(told: Told) -> Section:
+    if "Pod" in told.refused:
+        return Section("pods", {"refused": told.refused["Pod"]}, [told.refused["Pod"]])
+    known, spaces = by_uid(told), {name(each): each for each in told.of("Namespace")}
+    wrong: dict[tuple[str, Why], list[Thing]] = defaultdict(list)
+    unwanted: dict[str, list[Thing]] = defaultdict(list)
+    watched = labelled = 0
+    for pod in told.of("Pod"):
+        if is_over(pod) or is_ours(pod) or (told.namespace and namespace(pod) != told.namespace):
+            continue
+        owners = list(chain(pod, known))
+        wish = wished(pod, owners, spaces.get(namespace(pod), {}))
+        injected = is_injected(pod)
+        if wish is None and not injected:
+            continue
+        labelled += 1
+        if wish is not None and not wish.watched and not injected:
+            if overruled := _overruled(pod, owners, spaces.get(namespace(pod), {}), wish):
+                unwanted[overruled].append(pod)
+            continue
+        if injected:
+            why = _why_silent(told, pod, owners)
+        else:
+            why = _why_left_out(told, pod, owners, spaces.get(namespace(pod), {}), wish)
+        if why is None:
+            watched += injected
+        else:
+            wrong[_group(pod, owners), why].append(pod)
+    problems = [
+        Problem(f"{_who(group, pods)}: {why.what}", why.todo)
+        for (group, why), pods in wrong.items()
+    ]
+    facts = {
+        "labelled": labelled,
+        "watched": watched,
+        "not_watched": [
+            {"pod": full_name(pod), "workload": group, "why": why.key, "what": why.what}
+            for (group, why), pods in wrong.items()
+            for pod in pods
+        ],
+        "refused_by_label": sum(len(pods) for pods in unwanted.values()),
+    }
+    lines = [f"{many(labelled, 'pod')} of labelled workloads, {watched} watched"]
+    if not labelled:
+        lines = [f"no pod is labelled ({WATCH}=true on a workload, a pod or a namespace)"]
+    lines += [f"{_count(pods)} not watched: {why}" for why, pods in unwanted.items()]
+    return Section("pods", facts, lines, problems)
+
+
+# ── what labels say ───────────────────────────────────────────────────────────────────────────
+
+
+def wished(pod: Thing, owners: Sequence[Thing], space: Thing) -> Wish | None:
+    """The nearest label decides; None without any."""
+    return next(_wishes(pod, owners, space), None)
+
+
+def _wishes(pod: Thing, owners: Sequence[Thing], space: Thing) -> Iterator[Wish]:
+    for holder, on in [
+        (pod, "the pod"),
+        *((o, _kind_name(o)) for o in owners),
+        (space, "its namespace"),
+    ]:
+        for key in (WATCH, WATCH_ORIGINAL):
+            value = str(labels(holder).get(key, "")).lower()
+            if value in ("true", "false"):
+                yield Wish(value == "true", on, holder, key)
+
+
+def _overruled(pod: Thing, owners: Sequence[Thing], space: Thing, wish: Wish) -> str:
+    """In words, if something farther away asks for it."""
+    far = next((each for each in _wishes(pod, owners, space) if each.watched), None)
+    if far is None:
+        return ""
+    return f"{wish.key}=false on {wish.on} is nearer than {far.key}=true on {far.on}"
+
+
+def is_ours(pod: Thing) -> bool:
+    return labels(pod).get(PART_OF_LABEL) == OURS
+
+
+def is_injected(pod: Thing) -> bool:
+    return labels(pod).get(WATCHED) == "true" or INJECTED in notes(pod)
+
+
+# ── why not ───────────────────────────────────────────────────────────────────────────────────
+
+
+def _why_left_out(
+    told: Told, pod: Thing, owners: Sequence[Thing], space: Thing, wish: Wish | None
+) -> Why | None:
+    assert wish is not None
+    again = _again(pod, owners)
+    if webhook.CONFIGURATION in told.refused:
+        return Why("the webhook did not see it", again, "not_injected")
+    found = webhook.configurations(told)
+    if not found:
+        return Why("there is no webhook", "install it: the section webhook says how", "no_webhook")
+    if _spared(pod):
+        return Why(
+            _spared(pod), "the webhook leaves such pods alone; take the label away", "spared"
+        )
+    hooks = [hook for each in found for hook in parts(each.get("webhooks"))]
+    near = [hook for hook in hooks if selects(hook.get("namespaceSelector"), labels(space))]
+    if not near:
+        what = f"namespace {namespace(pod)} is exempt from the webhook"
+        todo = (
+            "move the workload, or take the label away (`kubectl get "
+            f"mutatingwebhookconfiguration {name(found[0])} -o yaml` shows what is exempt)"
+        )
+        return Why(what, todo, "exempt")
+    if not any(selects(hook.get("objectSelector"), labels(pod)) for hook in near):
+        what = (
+            "the API server does not ask the webhook about such pods in a namespace without label"
+        )
+        todo = (
+            f"label the namespace or the pod template with {WATCH}=true, or add a label that its "
+            "pods have to webhook.workloadLabels in the chart's values"
+        )
+        return Why(what, todo, "not_asked")
+    created, hooked = created_ns(pod), min((created_ns(each) or 0 for each in found), default=0)
+    if created is not None and created < hooked:
+        return Why("it was created before the webhook was installed", again, "before_webhook")
+    labelled_ns = label_ns(wish.holder, wish.key)
+    if created is not None and labelled_ns is not None and labelled_ns > created:
+        return Why(f"it was created before {wish.on} was labelled", again, "before_label")
+    holder_ns = created_ns(wish.holder)
+    if labelled_ns is not None or (wish.holder is not pod and holder_ns == created):
+        return Why("the webhook did not answer when it was created", again, "webhook_down")
+    return Why(
+        f"it was created before {wish.on} was labelled, or the webhook did not answer then",
+        again,
+        "not_injected",
+    )
+
+
+def _spared(pod: Thing) -> str:
+    if _MIRROR in notes(pod):
+        return "it is a static pod of its node"
+    system = text(part(pod, "spec", "os"), "name") or part(pod, "spec", "nodeSelector").get(_SYSTEM)
+    return "it is a Windows pod" if system == "windows" else ""
+
+
+def label_ns(thing: Thing, key: str) -> int | None:
+    """When the label was last set, if the API server told who set what."""
+    for each in parts(part(thing, "metadata").get("managedFields")):
+        if f"f:{key}" in part(each, "fieldsV1", "f:metadata", "f:labels"):
+            return moment_ns(each.get("time"))
+    return None
+
+
+def _again(pod: Thing, owners: Sequence[Thing]) -> str:
+    """How it gets new pods: an admission webhook sees only pods that are made."""
+    if not owners:
+        return "delete and create the pod anew: only new pods are watched"
+    top = owners[-1]
+    kind, where = text(top, "kind"), namespace(pod)
+    if kind in ("Deployment", "StatefulSet"):
+        return f"`kubectl rollout restart -n {where} {kind.lower()}/{name(top)}`"
+    return f"delete and create {kind} {where}/{name(top)} anew: only new pods are watched"
+
+
+def _why_silent(told: Told, pod: Thing, owners: Sequence[Thing]) -> Why | None:
+    """Of a pod that the webhook saw."""
+    words = str(notes(pod).get(INJECTED, "")).split()
+    if why := _other_head(told, pod):
+        return why
+    mode = words[1] if len(words) > 1 else str(notes(pod).get(MODE, "node"))
+    if mode == "node" and (why := _no_agent(told, pod)):
+        return why
+    if mode == "none" or told.run_workloads is None or not _runs_for(told, pod, SILENT_SECONDS):
+        return None
+    if any(uid(each) in told.run_workloads for each in (*owners, pod)):
+        return None
+    if "exec" in words:
+        return Why(
+            "it runs, and no head has a run of it, though it is started by exec",
+            f"`kubectl logs -n {namespace(pod)} {name(pod)}`: is it a Python program, and does "
+            "its Python start with our files (not `python -I`)?",
+            "no_run_exec",
+        )
+    return Why(
+        "it runs, and no head has a run of it: its program does not call runwatch",
+        f'let it call runwatch.init(), or set the annotation {EXEC}: "true" on the workload '
+        "and create it anew",
+        "no_run",
+    )
+
+
+def _other_head(told: Told, pod: Thing) -> Why | None:
+    ours = {
+        address
+        for each in told.ours("Deployment", "webhook")
+        if (address := variables(part(each, "spec", "template")).get("RUNWATCH_HEAD"))
+    }
+    its = variables(pod).get("RUNWATCH_HEAD", "")
+    if not its or not ours or any(is_same_head(its, address) for address in ours):
+        return None
+    return Why(
+        f"its head is {its}, the release's is {few(sorted(ours))}",
+        "look for it there; or take RUNWATCH_HEAD out of its manifest and create it anew",
+        "other_head",
+    )
+
+
+def _no_agent(told: Told, pod: Thing) -> Why | None:
+    node = text(part(pod, "spec"), "nodeName")
+    sets = told.ours("DaemonSet", "agent")
+    if not node or "DaemonSet" in told.refused or not _runs_for(told, pod, SILENT_SECONDS):
+        return None
+    agents = [p for p in told.ours("Pod", "agent") if text(part(p, "spec"), "nodeName") == node]
+    if any(is_ready(each) or told.age_seconds(each) < SILENT_SECONDS for each in agents):
+        return None
+    todo = (
+        f"the section nodes says why {node} has none; its records are sent when it has one"
+        if agents
+        else f"let agents run on {node} (agent.nodeSelector, .affinity, .tolerations), or set "
+        f" the annotation {MODE}: sidecar on the workload"
+    )
+    what = f"node {node} has no agent{' that is ready' if agents else ''}: its records stay there"
+    return Why(what if sets else "the release has no agents: its records stay on the node", todo,
+               "no_agent")  # fmt: skip
+
+
+def _runs_for(told: Told, pod: Thing, seconds: float) -> bool:
+    """Whether every container runs, and for that long."""
+    begun = [
+        moment_ns(part(each, "state", "running").get("startedAt"))
+        for each in parts(part(pod, "status").get("containerStatuses"))
+    ]
+    return bool(begun) and all(
+        each is not None and (told.now_ns - each) / 1e9 >= seconds for each in begun
+    )
+
+
+# ── words ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _kind_name(thing: Thing) -> str:
+    return f"{text(thing, 'kind')} {name(thing)}"
+
+
+def _group(pod: Thing, owners: Sequence[Thing]) -> str:
+    if not owners:
+        return f"Pod {full_name(pod)}"
+    return f"{text(owners[-1], 'kind')} {full_name(owners[-1])}"
+
+
+def _count(pods: Sequence[Thing]) -> str:
+    one = full_name(pods[0])
+    return f"pod {one} is" if len(pods) == 1 else f"{len(pods)} pods ({one}, …) are"
+
+
+def _who(group: str, pods: Sequence[Thing]) -> str:
+    if group.startswith("Pod "):
+        return f"{group} is not watched"
+    return f"{many(len(pods), 'pod')} of {group} {'is' if len(pods) == 1 else 'are'} not watched"
