@@ -137,8 +137,9 @@ class ProcessWatch:
         return stat is None or stat.dead or not self._is_same(origin)
 
     def _end(self, each: _Watched) -> Exit:
+        kills = each.cgroup.oom_kills() if each.cgroup else None  # its group may be gone soon
         status = self._status(each)
-        oom = self._was_oom(each, status)
+        oom = self._was_oom(each, status, kills)
         self._forget(each)
         if status is None:
             return self._unknown(each.origin)
@@ -186,10 +187,13 @@ class ProcessWatch:
             self._ready.unregister(each.pidfd)
             del self._by_pidfd[each.pidfd]
             os.close(each.pidfd)
+        if each.cgroup is not None and each.cgroup.held is not None:
+            self._oom_kills.pop(each.cgroup.directory, None)  # another may get this descriptor
+            each.cgroup.close()
 
     # ── out of memory ─────────────────────────────────────────────────────────────────────────
 
-    def _was_oom(self, each: _Watched, status: int | None) -> bool | None:
+    def _was_oom(self, each: _Watched, status: int | None, after: int | None) -> bool | None:
         if status is None:
             return None
         if not os.WIFSIGNALED(status) or os.WTERMSIG(status) != signal.SIGKILL:
@@ -197,7 +201,6 @@ class ProcessWatch:
         if each.cgroup is None:
             return None
         before = self._oom_kills.get(each.cgroup.directory)
-        after = each.cgroup.oom_kills()
         return None if before is None or after is None else after > before
 
     def _count_oom_kills(self) -> None:
