@@ -11,24 +11,19 @@ example:
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-import urllib.request
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from runwatch.capture.tracing.gathering import Gathered, gather, profile_directory
+from runwatch.capture.tracing.gathering import gather, profile_directory
+from runwatch.capture.tracing.http_profiling import by_http
 from runwatch.capture.tracing.profiler_service import PortTarget, TracerLevels
 from runwatch.compat.commands import exit_code
 from runwatch.errors import UsageError
 
 DEFAULT_NUM_TRACING_ATTEMPTS: Final = 3
 """How often the original's library asks a host; ours asks once, and by HTTP if that fails."""
-MOST_AT_ONCE: Final = 10
-SLACK_SECONDS: Final = 10.0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -67,7 +62,7 @@ def _collect(arguments: argparse.Namespace) -> int:
         arguments.host_tracer_level, arguments.device_tracer_level, arguments.python_tracer_level
     )
     gathered = gather(asked, arguments.log_dir, session, arguments.duration_in_ms, levels)
-    gathered = _by_http(arguments, asked, gathered)
+    gathered = by_http(asked, gathered, arguments.log_dir, arguments.duration_in_ms)
     failed = [one for one in gathered if one.why]
     for one in failed:
         print(f"Failed to profile host {one.host}: {one.why}", file=sys.stderr)
@@ -101,43 +96,3 @@ def _asked(arguments: argparse.Namespace) -> list[PortTarget]:
         )
         for host, name in zip(hosts, names, strict=True)
     ]
-
-
-# ── programs that take the question over HTTP ──────────────────────────────────────────────────
-
-
-def _by_http(
-    arguments: argparse.Namespace, asked: Sequence[PortTarget], gathered: Sequence[Gathered]
-) -> list[Gathered]:
-    """Where something else than the gRPC service answers: `POST /profiling`, as Pathways has it.
-
-    Such a program writes its trace to the log directory itself.
-    """
-
-    def again(pair: tuple[PortTarget, Gathered]) -> Gathered:
-        one, outcome = pair
-        return _posted(arguments, one, outcome) if outcome.is_foreign else outcome
-
-    with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
-        return list(pool.map(again, zip(asked, gathered, strict=True)))
-
-
-def _posted(arguments: argparse.Namespace, one: PortTarget, outcome: Gathered) -> Gathered:
-    body = {"duration_ms": arguments.duration_in_ms, "repository_path": arguments.log_dir}
-    request = urllib.request.Request(
-        f"http://{one.address}/profiling",
-        data=json.dumps(body).encode(),
-        headers={"Content-Type": "application/json"},
-    )
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    seconds = arguments.duration_in_ms / 1e3 + SLACK_SECONDS
-    try:
-        with direct.open(request, timeout=seconds) as answer:
-            answer.read()
-    except (OSError, ValueError) as error:
-        return replace(outcome, why=f"{outcome.why}; POST /profiling: {error}")
-    return replace(outcome, why="")
-
-
-if __name__ == "__main__":
-    sys.exit(main())
