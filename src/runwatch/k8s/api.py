@@ -1,8 +1,8 @@
 """The API server, asked with a service account.  The one file here that makes requests to it.
 
-The kubelet renews the account's token, so it is read again now and then.  Every request has a
-deadline.  What the server refuses is an `ApiError` with its status; what does not arrive is one
-with status 0.
+The kubelet renews the account's token, so it is read again now and then, and when the server takes
+the old one no longer.  Every request has a deadline.  What the server refuses is an `ApiError` with
+its status; what does not arrive is one with status 0.
 """
 
 from __future__ import annotations
@@ -135,8 +135,28 @@ class Api:
         body: object = None,
         form: str = "application/json",
     ) -> dict[str, Any]:
+        token = self._current_token()
+        try:
+            return await self._ask_with(token, method, path, parameters, body, form)
+        except ApiError as error:
+            if error.status != 401:
+                raise
+            self._read_ns = None
+            if self._current_token() == token:
+                raise
+        return await self._ask_with(self._token, method, path, parameters, body, form)
+
+    async def _ask_with(
+        self,
+        token: str,
+        method: str,
+        path: str,
+        parameters: Mapping[str, str],
+        body: object,
+        form: str,
+    ) -> dict[str, Any]:
         assert self._session is not None, "the API is asked inside `async with`"
-        headers = {"Authorization": f"Bearer {self._current_token()}", "Accept": "application/json"}
+        headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
         data = None
         if body is not None:
             headers["Content-Type"], data = form, json.dumps(body)
@@ -152,8 +172,6 @@ class Api:
         thing = _object(told)
         if status >= 400:
             said = str(thing.get("message") or told[:200].decode(errors="replace"))
-            if status == 401:
-                self._read_ns = None
             reason = str(thing.get("reason") or "")
             raise ApiError(f"{method} {path}: {status} {said}", status, reason)
         return thing
@@ -161,7 +179,12 @@ class Api:
     def _current_token(self) -> str:
         now_ns = self._clock.mono_ns()
         if self._read_ns is None or now_ns - self._read_ns > TOKEN_SECONDS * 1e9:
-            self._token, self._read_ns = self.access.token, now_ns
+            try:
+                self._token, self._read_ns = self.access.token, now_ns
+            except OSError as error:
+                raise ApiError(
+                    f"cannot read our token in {self.access.account}: {error}"
+                ) from error
         return self._token
 
 
