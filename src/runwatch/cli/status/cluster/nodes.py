@@ -26,6 +26,10 @@ from runwatch.kube import Thing, labels, part, parts, text
 ACCELERATORS: Final = ("nvidia.com/gpu", "google.com/tpu", "amd.com/gpu")
 _BY_ITSELF: Final = "node.kubernetes.io/"
 """Taints that the cluster sets for a node's state: it lets pods of a DaemonSet tolerate them."""
+_INVITED: Final = "runwatch.dev/agent"
+"""The chart's own label for nodes that nothing else marks."""
+_NODE: Final = "NODE"
+"""In words that several nodes share."""
 _STRICT: Final = ("baseline", "restricted")
 _SECURITY: Final = "pod-security.kubernetes.io/enforce"
 
@@ -72,6 +76,13 @@ def section(told: Told) -> Section:
         list(_lines(told, kinds, ready, starting, bool(sets))),
         problems,
     )
+
+
+def invitation(sets: Sequence[Thing], node: str) -> str:
+    """How an agent comes to a node that the release leaves out."""
+    if any(_INVITED in str(part(each, "spec", "template", "spec", "affinity")) for each in sets):
+        return f"`kubectl label node {node} {_INVITED}=true` lets an agent run there"
+    return "correct agent.nodeSelectorTerms or agent.nodeSelector in the chart's values"
 
 
 def accelerator(node: Thing) -> str:
@@ -164,7 +175,7 @@ def _why_no_pod(told: Told, node: Thing, daemon_set: Thing) -> tuple[str, str] |
     if not _may_be_at(spec, node):
         return (
             "the agent's node selector or affinity leaves it out",
-            "correct agent.nodeSelector or agent.affinity in the chart's values",
+            invitation([daemon_set], _NODE),
         )
     space = next((n for n in told.of("Namespace") if name(n) == namespace(daemon_set)), None)
     level = str(labels(space).get(_SECURITY, "")) if space else ""
@@ -209,8 +220,9 @@ def _may_be_at(spec: Thing, node: Thing) -> bool:
 
 def _problem(why: tuple[str, str], nodes: list[str]) -> Problem:
     what, todo = why
-    who = nodes[0] if len(nodes) == 1 else f"{len(nodes)} nodes ({few(sorted(nodes))})"
-    return Problem(f"{who}: no agent: {what}", todo)
+    one = len(nodes) == 1
+    who = nodes[0] if one else f"{len(nodes)} nodes ({few(sorted(nodes))})"
+    return Problem(f"{who}: no agent: {what}", todo.replace(_NODE, nodes[0] if one else _NODE))
 
 
 def _lines(

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from runwatch.address import is_same_head
 from runwatch.cli.status.cluster import webhook
+from runwatch.cli.status.cluster.nodes import invitation
 from runwatch.cli.status.cluster.told import (
     OURS,
     PART_OF_LABEL,
@@ -26,14 +27,18 @@ from runwatch.cli.status.cluster.told import (
     variables,
 )
 from runwatch.cli.status.types import Problem, Section, many
+from runwatch.k8s import wishes
 from runwatch.k8s.names import EXEC, INJECTED, MODE, WATCH, WATCH_ORIGINAL, WATCHED
+from runwatch.k8s.settings import WebhookSettings
 from runwatch.kube import Thing, created_ns, labels, moment_ns, notes, part, parts, text
 
 SILENT_SECONDS: Final = 300.0
 """So long a program may import and compile before it says who it is."""
-
-_MIRROR: Final = "kubernetes.io/config.mirror"
-_SYSTEM: Final = "kubernetes.io/os"
+_SPARED: Final = {
+    "static": "it is a static pod of its node",
+    "windows": "it is a Windows pod",
+}
+"""Words of the webhook, and ours."""
 
 
 class Wish(NamedTuple):
@@ -152,11 +157,11 @@ def _why_left_out(
         return Why("the webhook did not see it", again, "not_injected")
     found = webhook.configurations(told)
     if not found:
-        return Why("there is no webhook", "install it: the section webhook says how", "no_webhook")
-    if _spared(pod):
-        return Why(
-            _spared(pod), "the webhook leaves such pods alone; take the label away", "spared"
-        )
+        todo = "`helm upgrade` the release with webhook.enabled=true, then "
+        return Why("there is no webhook", todo + again, "no_webhook")
+    if (spared := wishes.spared(pod, {}, "", WebhookSettings(), "-")) in _SPARED:
+        todo = "the webhook leaves such pods alone: take the label away"
+        return Why(_SPARED[spared], todo, "spared")
     hooks = [hook for each in found for hook in parts(each.get("webhooks"))]
     near = [hook for hook in hooks if selects(hook.get("namespaceSelector"), labels(space))]
     if not near:
@@ -189,13 +194,6 @@ def _why_left_out(
         again,
         "not_injected",
     )
-
-
-def _spared(pod: Thing) -> str:
-    if _MIRROR in notes(pod):
-        return "it is a static pod of its node"
-    system = text(part(pod, "spec", "os"), "name") or part(pod, "spec", "nodeSelector").get(_SYSTEM)
-    return "it is a Windows pod" if system == "windows" else ""
 
 
 def label_ns(thing: Thing, key: str) -> int | None:
@@ -271,8 +269,7 @@ def _no_agent(told: Told, pod: Thing) -> Why | None:
     todo = (
         f"the section nodes says why {node} has none; its records are sent when it has one"
         if agents
-        else f"let agents run on {node} (agent.nodeSelector, .affinity, .tolerations), or set "
-        f" the annotation {MODE}: sidecar on the workload"
+        else f"{invitation(sets, node)}, or set the annotation {MODE}: sidecar on the workload"
     )
     what = f"node {node} has no agent{' that is ready' if agents else ''}: its records stay there"
     return Why(what if sets else "the release has no agents: its records stay on the node", todo,

@@ -64,7 +64,8 @@ def section(told: Told) -> Section:
             facts["failure_policy"] = policy
             if policy == "Fail":
                 what = "its failurePolicy is Fail: while it is away, no pod that it is for starts"
-                problems.append(Problem(what, "set webhook.failurePolicy to Ignore"))
+                todo = f"`helm upgrade` the release: its own is Ignore ({name(configuration)})"
+                problems.append(Problem(what, todo))
             line, wrong, until = _trusted(told, hook, configuration)
             facts["ca_expires_ns"] = until
             lines += line
