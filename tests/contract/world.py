@@ -113,10 +113,11 @@ class World:
         for rank in (0, 1):
             again = self._producer(f"j-b{rank}", rank=rank, group="sweep", start_ns=when(39))
             self.ranks.append(again)
+            begun = {"run": RUN, "user": "ada", **_pod(rank)}
             again.write(
                 [("loss", 40 + i, 4 + i, 7.0 - i / 10 + rank) for i in range(60)]
                 + [("step_seconds", 40.9 + i, 4 + i, 0.9) for i in range(60)],
-                [("run_start", 39, {"run": RUN, "user": "ada"})] + (_TOLD if rank == 0 else []),
+                [("run_start", 39, begun)] + (_TOLD if rank == 0 else []),
                 steps=[(4 + i, 40 + i, 40.9 + i) for i in range(60)],
             )
             again.write(
@@ -210,6 +211,13 @@ class _Door:
 
     def write(self, batches: Sequence[Batch]) -> list[Any]:
         return [self._head.ingest.submit(batch).result(60) for batch in batches]
+
+
+def _pod(rank: int) -> dict[str, str]:
+    return {
+        "pod": f"llama-{rank}", "pod_namespace": "team", "pod_uid": f"uid-{rank}",
+        "container": "main", "node": "gpu-17", "workload": "JobSet/llama", "workload_uid": "uid-w",
+    }  # fmt: skip
 
 
 _DEVICE: Final = {

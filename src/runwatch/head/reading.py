@@ -20,6 +20,7 @@ from runwatch.record import JournalId, RunId
 from runwatch.record.life import Fork, Joined, RunEnd, RunStart
 from runwatch.record.losses import JournalAside
 from runwatch.record.node import JobQueued, ProcessExit
+from runwatch.record.pods import PodTold
 from runwatch.record.stacks import Incident
 from runwatch.rows import EventRow, Latest, ProcessRow, SeriesRow
 from runwatch.store.asking import heeded
@@ -30,6 +31,7 @@ from runwatch.views.devices import count_devices
 from runwatch.views.divergence import Divergence, divergences, is_loss
 from runwatch.views.goodput.figures import WITNESSES, Holding, holdings
 from runwatch.views.incidents import incidents_of
+from runwatch.views.pods import NO_PODS, Pods
 from runwatch.views.runs import (
     ALIVE_WINDOW_SECONDS,
     ProcessState,
@@ -207,7 +209,16 @@ class Reading:
         gone = self.gone()  # ask before the last words are read
         about = None if run is None else list({row.journal for row in processes})
         life = self._life(run, about)
-        return process_states(processes, life, now_ns, self.window_s, alive=self.alive(), gone=gone)
+        pods = Pods(event for event in life if event.kind == PodTold.KIND)
+        return process_states(
+            processes, life, now_ns, self.window_s, alive=self.alive(), gone=gone, pods=pods
+        )
+
+    def pods(self, run: RunId, states: Iterable[ProcessState]) -> Pods:
+        """What a cluster told of the pods of the run; `states` are of its processes."""
+        if not any(state.pod_uid for state in states):
+            return NO_PODS
+        return Pods(self.store.events(run, kinds=[PodTold.KIND], of_each=OF_EACH))
 
     def summaries(self) -> list[RunSummary]:
         """Every run, newest first, without its last step: cheap enough to ask often."""
@@ -274,7 +285,16 @@ class Reading:
         return found
 
     def card(self, run: RunId) -> Card:
-        return self.cards(self.told(runs_of(self.processes(run), {}), run))[0]
+        return self.card_of(run, self.processes(run))
+
+    def card_of(self, run: RunId, states: Sequence[ProcessState]) -> Card:
+        """`states`: of its processes, as just read."""
+        return self.cards([self.summary(run, states)])[0]
+
+    def summary(self, run: RunId, states: Sequence[ProcessState]) -> RunSummary:
+        """Without its last step."""
+        (summary,) = self.told(runs_of(states, {}, self.pods(run, states)), run)
+        return summary
 
     def told(self, summaries: list[RunSummary], run: RunId | None = None) -> list[RunSummary]:
         """With what is known of runs that stand still now."""
@@ -293,10 +313,10 @@ class Reading:
         ]
 
     def _life(self, run: RunId | None, about: Sequence[JournalId] | None) -> list[EventRow]:
-        """What processes said of themselves, and what agents (under no run) said of them."""
-        events = self.store.events(
-            run, kinds=[RunStart.KIND, RunEnd.KIND, Fork.KIND, Joined.KIND], of_each=OF_EACH
-        )
+        """What processes said of themselves, and a cluster of their pods; and what agents (under no
+        run) said of them."""
+        own = [RunStart.KIND, RunEnd.KIND, Fork.KIND, Joined.KIND, PodTold.KIND]
+        events = self.store.events(run, kinds=own, of_each=OF_EACH)
         others = [ProcessExit.KIND, JobQueued.KIND]
         return events + self.store.events(None, kinds=others, about=about, of_each=OF_EACH)
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 import signal
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, NamedTuple
 
 from runwatch.record import JournalId, RunId
 from runwatch.record.life import Fork, Joined, RunEnd, RunStart
 from runwatch.record.node import JobQueued, ProcessExit
 from runwatch.rows import EventRow, ProcessRow
+from runwatch.views.pods import NO_PODS, Pod, Pods
+from runwatch.views.pods import End as PodEnd
 from runwatch.views.times import to_the_second
 
 State = Literal["running", "completed", "failed", "killed", "lost"]
@@ -80,12 +82,7 @@ class Exit(NamedTuple):
     @property
     def signal(self) -> str | None:
         number = self.event.signal
-        if isinstance(number, str) or not number:
-            return number or None
-        try:
-            return signal.Signals(number).name
-        except ValueError:
-            return f"signal {number}"
+        return number or None if isinstance(number, str) else name_of_signal(number)
 
     @property
     def fault(self) -> str:
@@ -95,6 +92,15 @@ class Exit(NamedTuple):
     @property
     def is_explained(self) -> bool:
         return self.signal is not None or self.event.code is not None or bool(self.fault)
+
+
+def name_of_signal(number: int | None) -> str | None:
+    if not number:
+        return None
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def said_done(end: End | None) -> bool | None:
@@ -121,6 +127,7 @@ class Evidence:
     gone: frozenset[JournalId] = frozenset()
     forks: list[EventRow] = field(default_factory=list)
     heirs: dict[JournalId, ProcessRow] = field(default_factory=dict)
+    pods: Pods = NO_PODS
 
     def add(self, event: EventRow) -> None:
         key = event.journal, event.run
@@ -163,6 +170,15 @@ class Evidence:
     def start(self, row: ProcessRow) -> RunStart:
         return self.first_words.get((row.journal, row.run)) or RunStart()
 
+    def pod(self, row: ProcessRow) -> Pod | None:
+        return self.pods.get(self.start(row).pod_uid)
+
+    def pod_end(self, row: ProcessRow, last_ns: int) -> PodEnd | None:
+        """How the process ended, as far as its pod says."""
+        start = self.start(row)
+        pod = self.pods.get(start.pod_uid)
+        return None if pod is None else pod.end_of(start.container, row.start_ns, last_ns)
+
     def queued_at_ns(self, row: ProcessRow) -> int | None:
         """The process's own word comes first: its user may know better than the scheduler."""
         own = self.start(row).queued_at_ns
@@ -200,7 +216,8 @@ class Ending:
 
 
 def ending(row: ProcessRow, evidence: Evidence, now_ns: int, window_ns: int) -> tuple[Ending, int]:
-    """The state of the process, and when it was last heard of."""
+    """The state of the process, and when it was last heard of.  Its own last word and what its
+    agent saw stand; what its pod says fills the gap where nobody saw the end."""
     last_ns = max(row.last_ns, row.start_ns)
     # A journal that an import writes to now tells of a process that ended long ago.
     if row.journal in evidence.alive and not evidence.start(row).imported:
@@ -208,9 +225,12 @@ def ending(row: ProcessRow, evidence: Evidence, now_ns: int, window_ns: int) -> 
     gone = row.journal in evidence.gone
     window_ns = max(window_ns, int((evidence.start(row).quiet_seconds or 0.0) * 1e9))
     recent = not gone and now_ns - last_ns <= window_ns
-    return _state(
-        evidence.end(row), evidence.exits.get(row.journal), last_ns, recent, gone
-    ), last_ns
+    found = _state(evidence.end(row), evidence.exits.get(row.journal), last_ns, recent, gone)
+    if found.state == "lost":
+        found = _as_the_pod_says(found, row, evidence, last_ns)
+    elif found.state in ("failed", "killed") and (pod := evidence.pod(row)) is not None:
+        found = _with_what_the_pod_says(found, pod, evidence.pod_end(row, last_ns))
+    return found, last_ns
 
 
 def _state(
@@ -236,6 +256,59 @@ def _state(
     if recent:
         return Ending("running")
     return Ending("lost", f"silent since {to_the_second(last_ns)}", last_ns)
+
+
+def _as_the_pod_says(lost: Ending, row: ProcessRow, evidence: Evidence, last_ns: int) -> Ending:
+    """Nobody saw the process end: what happened to its pod tells how it did."""
+    pod = evidence.pod(row)
+    end = evidence.pod_end(row, last_ns)
+    if pod is None:
+        return lost
+    if end is None:
+        words = pod.silent_node(last_ns)
+        return replace(lost, reason=f"{lost.reason}; {words}") if words else lost
+    by = name_of_signal(end.signal) or ("SIGKILL" if end.out_of_memory else None)
+    why = _of_pod(pod, end)
+    if end.exit_code != 0 and (by is not None or end.how in _SENT_AWAY):
+        reason = ", ".join(filter(None, (f"killed by {by}" if by else "", why)))
+        memory = end.out_of_memory
+        return Ending("killed", reason, end.time_ns, None, by, memory, last_ns)
+    if end.exit_code or end.how == "failed":
+        code = f"its container ended with exit code {end.exit_code}" if end.exit_code else ""
+        reason = ", ".join(filter(None, (code, why)))
+        return Ending("failed", reason, end.time_ns, end.exit_code, lived_ns=last_ns)
+    reason = "; ".join(filter(None, ("ended normally, as its pod says", why)))
+    return Ending("completed", reason, end.time_ns, end.exit_code)
+
+
+def _with_what_the_pod_says(seen: Ending, pod: Pod, end: PodEnd | None) -> Ending:
+    """Somebody saw how the process ended; the pod may say why."""
+    if end is None or seen.out_of_memory:
+        return seen
+    if end.out_of_memory:
+        return replace(seen, out_of_memory=True, reason=f"{seen.reason}, out of memory")
+    if seen.signal in _ASKED_TO_GO or seen.signal == "SIGKILL":
+        why = _of_pod(pod, end) if end.how in _SENT_AWAY else ""
+        return replace(seen, reason=f"{seen.reason}, {why}") if why else seen
+    return seen
+
+
+def _of_pod(pod: Pod, end: PodEnd) -> str:
+    if end.out_of_memory:
+        return "out of memory"
+    word = _HOW.get(end.how, "")
+    said = f"pod {pod.pod} {word}" if word else ""
+    return f"{said}: {end.why}" if said and end.why else said
+
+
+_HOW: Final = {
+    "evicted": "evicted",
+    "preempted": "preempted",
+    "deleted": "deleted",
+    "node_lost": "lost with its node",
+    "failed": "failed",
+}
+_SENT_AWAY: Final = ("evicted", "preempted", "deleted", "node_lost")
 
 
 def _from_run_end(end: End) -> Ending:

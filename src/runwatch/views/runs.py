@@ -14,6 +14,7 @@ from runwatch.record import JournalId, RunId
 from runwatch.rows import EventRow, ProcessRow
 from runwatch.views.attempts import attempts, by_run, clock_moves
 from runwatch.views.life import Evidence, ShownState, State, ending, heirs, said_done
+from runwatch.views.pods import NO_PODS, Pods, trouble
 from runwatch.views.times import to_the_second
 
 ALIVE_WINDOW_SECONDS: Final = 30.0
@@ -68,6 +69,14 @@ class ProcessState:
     """It started the ranks and waits for them; it is none itself."""
     imported: bool = False
     """It was read from a log of another tool."""
+    pod: str = ""
+    pod_namespace: str = ""
+    pod_uid: str = ""
+    node: str = ""
+    """The cluster's name for the machine."""
+    workload: str = ""
+    """JobSet/llama."""
+    workload_uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +122,11 @@ class RunSummary:
     """How many jobs of this name run at once."""
     jobs_since_ns: int = 0
     """When the last of them began."""
+    workload: str = ""
+    workload_uid: str = ""
+    """Of the process that began last and said it."""
+    waits: str = ""
+    """Why nothing of it runs, in the cluster's words, though pods are there that shall."""
 
     @property
     def shown_state(self) -> ShownState:
@@ -130,6 +144,7 @@ def process_states(
     *,
     alive: Collection[JournalId] = (),
     gone: Collection[JournalId] = (),
+    pods: Pods = NO_PODS,
 ) -> list[ProcessState]:
     """Every process by run, attempt and rank.  One that went over to another run is only there.
 
@@ -137,9 +152,9 @@ def process_states(
     them. Other kinds are ignored, and repeated events change nothing.
 
     `alive` names the journals whose processes were seen alive at `now_ns`.  `gone` names those
-    whose processes have ended and whose records have all arrived.
+    whose processes have ended and whose records have all arrived.  `pods` are those of these runs.
     """
-    evidence = Evidence(alive=frozenset(alive), gone=frozenset(gone))
+    evidence = Evidence(alive=frozenset(alive), gone=frozenset(gone), pods=pods)
     for event in events:
         evidence.add(event)
     everyone = [row for members in by_run(processes).values() for row in members]
@@ -156,7 +171,26 @@ def process_states(
         replace(state, ahead_ns=moved[state.journal]) if state.journal in moved else state
         for state in states
     ]
-    return sorted(states, key=_place)
+    return sorted(_queued_as_pods_say(states, pods) if pods else states, key=_place)
+
+
+def _queued_as_pods_say(states: Sequence[ProcessState], pods: Pods) -> list[ProcessState]:
+    """Where neither a process nor a scheduler says how long an attempt was in the queue: from its
+    first pod's creation until the last one had a node."""
+    attempts: dict[tuple[RunId, int], list[ProcessState]] = defaultdict(list)
+    for state in states:
+        attempts[state.run, state.attempt].append(state)
+    found: list[ProcessState] = []
+    for members in attempts.values():
+        mine = [pod for member in members if (pod := pods.get(member.pod_uid)) is not None]
+        created = [pod.created_ns for pod in mine if pod.created_ns is not None]
+        if created and all(member.queued_at_ns is None for member in members):
+            granted = [pod.scheduled_ns for pod in mine if pod.scheduled_ns is not None]
+            members[0] = replace(
+                members[0], queued_at_ns=min(created), granted_at_ns=max(granted, default=None)
+            )
+        found += members
+    return found
 
 
 def _place(state: ProcessState) -> tuple[str, int, int, int, str]:
@@ -170,7 +204,7 @@ def _process_state(
 ) -> ProcessState:
     started_ns = evidence.started_ns(row)
     now, last_ns = ending(row, evidence, now_ns, window_ns)
-    child = evidence.heirs.get(row.journal)
+    child, start = evidence.heirs.get(row.journal), evidence.start(row)
     end = evidence.end(row)
     is_quiet = now.state in ("completed", "lost") and not (end and end.event.explicit)
     if child is not None and is_quiet:
@@ -200,12 +234,18 @@ def _process_state(
         out_of_memory=now.out_of_memory,
         done=said_done(end) if now.state == "completed" else False,
         lived_ns=now.ended_ns if now.lived_ns is None else now.lived_ns,
-        user=evidence.start(row).user,
+        user=start.user,
         queued_at_ns=evidence.queued_at_ns(row),
         granted_at_ns=evidence.granted_at_ns(row),
         born_ns=row.start_ns,
         is_launcher=row.role == "launcher",
-        imported=bool(evidence.start(row).imported),
+        imported=bool(start.imported),
+        pod=start.pod,
+        pod_namespace=start.pod_namespace,
+        pod_uid=start.pod_uid,
+        node=start.node,
+        workload=start.workload,
+        workload_uid=start.workload_uid,
     )
 
 
@@ -320,12 +360,16 @@ def who(process: ProcessState) -> str:
     return "the command" if process.is_launcher else f"rank {process.rank}"
 
 
-def runs_of(states: Iterable[ProcessState], last_steps: Mapping[RunId, int]) -> list[RunSummary]:
+def runs_of(
+    states: Iterable[ProcessState], last_steps: Mapping[RunId, int], pods: Pods = NO_PODS
+) -> list[RunSummary]:
     """Every run; the one started last comes first."""
     by_run: dict[RunId, list[ProcessState]] = defaultdict(list)
     for state in states:
         by_run[state.run].append(state)
-    summaries = [_summary(run, members, last_steps.get(run)) for run, members in by_run.items()]
+    summaries = [
+        _summary(run, members, last_steps.get(run), pods) for run, members in by_run.items()
+    ]
     return sorted(summaries, key=lambda run: (-run.started_ns, run.run))
 
 
@@ -347,18 +391,22 @@ def project_of(parts: Iterable[ProcessRow]) -> str | None:
     return group_of((row.start_ns, row.journal, row.group) for row in voters) if voters else None
 
 
-def _summary(run: RunId, members: Sequence[ProcessState], last_step: int | None) -> RunSummary:
+def _summary(
+    run: RunId, members: Sequence[ProcessState], last_step: int | None, pods: Pods
+) -> RunSummary:
     newest_first = sorted(members, key=lambda p: (p.started_ns, p.journal), reverse=True)
     number = max(member.attempt for member in members)
     going = going_on(members)
     current = going[-1] if going else number
     newest = _attempt(current, [member for member in members if member.attempt == current])
+    of = next((member for member in newest_first if member.workload_uid), None)
+    waits = _waits(newest, members, pods) if pods else ""
     return RunSummary(
         run=run,
         name=next((member.name for member in newest_first if member.name), run),
         group=group_of((member.born_ns, member.journal, member.group) for member in members),
         state=newest.state,
-        reason=newest.reason,
+        reason="; ".join(filter(None, (newest.reason, waits))),
         attempts=number,
         ranks=newest.ranks,
         hosts=newest.hosts,
@@ -372,7 +420,21 @@ def _summary(run: RunId, members: Sequence[ProcessState], last_step: int | None)
         imported=all(member.imported for member in members),
         jobs=max(len(going), 1),
         jobs_since_ns=newest.started_ns,
+        workload=of.workload if of else "",
+        workload_uid=of.workload_uid if of else "",
+        waits=waits,
     )
+
+
+def _waits(newest: AttemptSummary, members: Sequence[ProcessState], pods: Pods) -> str:
+    """What keeps the pods of the next attempt from running."""
+    if newest.state in ("running", "completed"):
+        return ""
+    known = {member.pod_uid for member in members}
+    since_ns = newest.last_ns if newest.ended_ns is None else newest.ended_ns
+    own = (pod for member in members if (pod := pods.get(member.pod_uid)) is not None)
+    looping = [pod for pod in own if pod.phase() != "ended"]
+    return trouble([*pods.coming(since_ns, known), *looping])
 
 
 def of_last_attempt(states: Sequence[ProcessState]) -> list[ProcessState]:

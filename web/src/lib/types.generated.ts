@@ -1864,8 +1864,16 @@ export interface components {
             host: string;
             journal: string;
             last_ns: number;
+            /** @default  */
+            node: string;
             out_of_memory: boolean;
             pid: number;
+            /** @default  */
+            pod: string;
+            /** @default  */
+            pod_namespace: string;
+            /** @default  */
+            pod_uid: string;
             rank: number;
             reason: string;
             /**
@@ -1877,6 +1885,10 @@ export interface components {
             started_ns: number;
             /** @enum {unknown} */
             state: "completed" | "failed" | "killed" | "lost" | "running";
+            /** @default  */
+            workload: string;
+            /** @default  */
+            workload_uid: string;
             world_size: number;
         };
         /** ProcessList */
@@ -2160,8 +2172,14 @@ export interface components {
             values: {
                 [key: string]: components["schemas"]["PointInfo"];
             };
+            /** @default  */
+            waits: string;
             /** @default [] */
             warnings: components["schemas"]["WarningInfo"][];
+            /** @default  */
+            workload: string;
+            /** @default  */
+            workload_uid: string;
         };
         /** RunInfo */
         RunInfo: {
@@ -2198,8 +2216,14 @@ export interface components {
             values: {
                 [key: string]: components["schemas"]["PointInfo"];
             };
+            /** @default  */
+            waits: string;
             /** @default [] */
             warnings: components["schemas"]["WarningInfo"][];
+            /** @default  */
+            workload: string;
+            /** @default  */
+            workload_uid: string;
         };
         /** RunList */
         RunList: {
@@ -2553,6 +2577,7 @@ export interface components {
         TokenInfo: {
             created_ns: number;
             expires_ns: number | null;
+            file: string;
             id: string;
             name: string;
             projects: string[];
@@ -2568,6 +2593,7 @@ export interface components {
         TokenMade: {
             created_ns: number;
             expires_ns: number | null;
+            file: string;
             id: string;
             name: string;
             projects: string[];
@@ -3273,6 +3299,8 @@ export interface operations {
                 search?: string;
                 /** @description only runs in these states; one that is stalled is running, too */
                 state?: ("running" | "stalled" | "completed" | "failed" | "killed" | "lost")[];
+                /** @description only runs of the cluster's workload with this uid */
+                workload?: string;
             };
             header?: never;
             path?: never;

@@ -75,6 +75,9 @@ def run_fields(card: Card) -> dict[str, Any]:
         "last_step": summary.last_step,
         "devices": card.devices,
         "user": plain(summary.user),
+        "workload": plain(summary.workload),
+        "workload_uid": plain(summary.workload_uid),
+        "waits": plain(summary.waits),
         "processes": _counts(summary.processes),
         "headline": None
         if shown is None

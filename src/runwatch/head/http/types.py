@@ -175,6 +175,11 @@ class RunInfo(Answer):
     """The state for people: a run that is `stalled` is not called running."""
     warnings: list[WarningInfo] = []
     """Such as a loss that is NaN: the state says nothing of it."""
+    workload: str = ""
+    """In a cluster: what its pods are a part of, by kind and name: JobSet/llama."""
+    workload_uid: str = ""
+    waits: str = ""
+    """Why nothing of it runs though pods are there for it, in the cluster's words."""
 
 
 class AttemptInfo(Answer):

@@ -19,13 +19,15 @@ from typing import Final
 from runwatch.errors import NotFound, RunwatchError
 from runwatch.exports.prometheus import RunStanding
 from runwatch.head.reading import Card, Reading
-from runwatch.record import Batch, Event, JournalId, RunId
+from runwatch.record import Batch, Event, JournalId, RunId, RunScope
 from runwatch.record.life import Config, Fork, Joined, RunEnd, RunStart
 from runwatch.record.node import ProcessExit
+from runwatch.record.pods import PodTold
 from runwatch.rows import EventRow
 from runwatch.store.asking import Shared, look
 from runwatch.store.store import OF_EACH
 from runwatch.views.configs import merge_configs
+from runwatch.views.pods import Pods
 from runwatch.views.runs import RunSummary, process_states, runs_of
 from runwatch.views.totals import total_steps
 
@@ -46,6 +48,10 @@ class _News:
     configured: set[JournalId] = field(default_factory=set)
     """… or told of its configuration."""
     exits: list[EventRow] = field(default_factory=list)
+    pods: set[RunId] = field(default_factory=set)
+    """Runs of whose pods a cluster told …"""
+    tellers: set[JournalId] = field(default_factory=set)
+    """… or, where it is not known which, the journals that say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,7 @@ class RunBoard:
         self._runs_of: dict[JournalId, tuple[RunId, ...]] = {}
         self._words: dict[RunId, list[EventRow]] = {}
         self._exits: dict[JournalId, list[EventRow]] = defaultdict(list)
+        self._pods: dict[RunId, list[EventRow]] = {}
         self._totals: dict[RunId, int | None] = {}
         self._summaries: dict[RunId, RunSummary] = {}
         self._in_order: list[RunSummary] | None = None
@@ -80,13 +87,18 @@ class RunBoard:
         # What the writer's thread sees, too.
         self._gate = threading.Lock()
         self._news = _News()
+        self._scopes: dict[tuple[JournalId, int], RunId] = {}
+        """The runs that agents' journals named: one that tells of pods does so of many runs."""
 
     # ── in the writer's thread ────────────────────────────────────────────────────────────────
 
     def stored(self, batches: Sequence[Batch]) -> None:
         with self._gate:
             for batch in batches:
-                self._news.moved.add(batch.origin.journal)
+                if batch.origin.role == "agent":
+                    self._learn_scopes(batch)
+                if not _is_of_pods(batch):
+                    self._news.moved.add(batch.origin.journal)
                 for event in batch.events:
                     if event.kind in _OWN_WORDS:
                         self._news.spoke.add(batch.origin.journal)
@@ -94,6 +106,20 @@ class RunBoard:
                         self._news.configured.add(batch.origin.journal)
                     elif event.kind == ProcessExit.KIND:
                         self._news.exits.append(_row(batch, event))
+                    elif event.kind == PodTold.KIND:
+                        self._hear_of_pod(batch.origin.journal, event.scope)
+
+    def _learn_scopes(self, batch: Batch) -> None:
+        for definition in batch.definitions:
+            if isinstance(definition, RunScope):
+                self._scopes[batch.origin.journal, definition.id] = definition.run
+
+    def _hear_of_pod(self, journal: JournalId, scope: int) -> None:
+        run = self._scopes.get((journal, scope))
+        if run is None:  # it named the run before this head began
+            self._news.tellers.add(journal)
+        else:
+            self._news.pods.add(run)
 
     def warm(self) -> None:
         """Read all there is, so that the first who asks need not wait; in a thread of its own."""
@@ -194,7 +220,7 @@ class RunBoard:
         if not is_whole:
             self._begin(gone)
         self._take(news)
-        changed = self._of(news.moved) | self._of(map(_journal, news.exits))
+        changed = self._of(news.moved) | self._of(map(_journal, news.exits)) | news.pods
         if changed:
             self._version += 1
         for run in changed:
@@ -210,6 +236,9 @@ class RunBoard:
         """Read it all; what is stored meanwhile is news, and hearing it twice does no harm."""
         store = self._reading.store
         self._words, self._exits = defaultdict(list), defaultdict(list)
+        self._pods = defaultdict(list)
+        for row in store.events(None, kinds=[PodTold.KIND], of_each=OF_EACH):
+            self._pods[row.run].append(row)
         for row in store.events(None, kinds=[ProcessExit.KIND], of_each=OF_EACH):
             self._exits[_journal(row)].append(row)
         for row in store.events(None, kinds=list(_OWN_WORDS), of_each=OF_EACH):
@@ -246,6 +275,10 @@ class RunBoard:
             self._totals[run] = _total(store.events(run, kinds=[Config.KIND], of_each=OF_EACH))
         for row in news.exits:
             self._exits[_journal(row)].append(row)
+        for journal in news.tellers:
+            news.pods |= store.runs_of(journal) - {RunId("")}
+        for run in news.pods:
+            self._pods[run] = store.events(run, kinds=[PodTold.KIND], of_each=OF_EACH)
 
     def _of(self, journals: Iterable[JournalId]) -> set[RunId]:
         return {run for journal in journals for run in self._runs_of.get(journal, ()) if run}
@@ -260,14 +293,21 @@ class RunBoard:
             life = list(self._words.get(run, ()))
             for row in processes:
                 life += self._exits.get(row.journal, ())
+            pods = Pods(self._pods.get(run, ()))
             states = process_states(
-                processes, life, now_ns, reading.window_s, alive=alive, gone=gone
+                processes, life, now_ns, reading.window_s, alive=alive, gone=gone, pods=pods
             )
             if not states and self._summaries.pop(run, None) is not None:
                 self._in_order = None  # its processes went over to another run
-            for summary in runs_of(states, {}):
+            for summary in runs_of(states, {}, pods):
                 if self._summaries.get(run) != summary:
                     self._summaries[run], self._in_order = summary, None
+
+
+def _is_of_pods(batch: Batch) -> bool:
+    """Who tells of pods does so of many runs; only those that it tells of now have changed."""
+    nothing_else = not len(batch.points) and not len(batch.spans)
+    return nothing_else and all(event.kind == PodTold.KIND for event in batch.events)
 
 
 def _row(batch: Batch, event: Event) -> EventRow:

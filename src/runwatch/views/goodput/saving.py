@@ -31,8 +31,8 @@ _CODES: Final = frozenset("qB")
 _PACKAGE: Final = Path(__file__).parents[2]
 _SOURCES: Final = (
     "entries.py", "errors.py", "record", "rows.py", "vectors.py", "views/attempts.py",
-    "views/devices.py", "views/goodput", "views/life.py", "views/pace.py", "views/runs.py",
-    "views/times.py",
+    "views/devices.py", "views/goodput", "views/life.py", "views/pace.py", "views/pods.py",
+    "views/runs.py", "views/times.py",
 )  # fmt: skip
 """Files and folders of the package that decide an account's numbers: this folder and all that its
 modules import."""

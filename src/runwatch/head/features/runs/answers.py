@@ -17,10 +17,7 @@ from runwatch.head.http.parameters import Given, check_range
 from runwatch.head.http.shapes import MOST_EVENT_BYTES, attempt_infos, event_info, run_fields
 from runwatch.head.http.types import plain
 from runwatch.head.reading import Reading
-from runwatch.views.runs import (
-    ProcessState,
-    runs_of,
-)
+from runwatch.views.runs import ProcessState
 
 
 def run(reading: Reading, given: Given) -> RunDetail:
@@ -28,7 +25,7 @@ def run(reading: Reading, given: Given) -> RunDetail:
     states = reading.processes(id)
     if not states:
         raise NotFound(f"run {id} is empty: its command belongs to a run of another name")
-    card = reading.cards(reading.told(runs_of(states, {}), id))[0]
+    card = reading.card_of(id, states)
     limit = plain(reading.standing().limit(id))
     return RunDetail(**run_fields(card), history=attempt_infos(states, id), limit=limit)
 
@@ -66,6 +63,12 @@ def _process_info(state: ProcessState) -> ProcessInfo:
         signal=state.signal,
         out_of_memory=state.out_of_memory,
         role="launcher" if state.is_launcher else "process",
+        pod=plain(state.pod),
+        pod_namespace=plain(state.pod_namespace),
+        pod_uid=plain(state.pod_uid),
+        node=plain(state.node),
+        workload=plain(state.workload),
+        workload_uid=plain(state.workload_uid),
     )
 
 

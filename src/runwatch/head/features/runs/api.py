@@ -42,6 +42,7 @@ _RUNS: Final = (
     ),
     Parameter("group", "string", "only runs of this group"),
     Parameter("name", "string", "only runs of this name"),
+    Parameter("workload", "string", "only runs of the cluster's workload with this uid"),
     Parameter("search", "string", "only runs with this text in name, id or group, in any case"),
     Parameter(
         "order",

@@ -54,6 +54,7 @@ def _wanted(run: RunSummary, given: Given) -> bool:
         (not given["state"] or not {run.state, run.shown_state}.isdisjoint(given["state"]))
         and (given["group"] is None or run.group == given["group"])
         and (given["name"] is None or run.name == given["name"])
+        and (given["workload"] is None or run.workload_uid == given["workload"])
         and (not given["search"] or _holds(run, given["search"].lower()))
     )
 

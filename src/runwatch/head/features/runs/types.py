@@ -53,6 +53,15 @@ class ProcessInfo(Answer):
     out_of_memory: bool
     role: Literal["process", "launcher"] = "process"
     """launcher: what `runwatch exec` runs; it waits for the ranks and is none itself."""
+    pod: str = ""
+    """In a cluster: the pod that it runs in, as it says …"""
+    pod_namespace: str = ""
+    pod_uid: str = ""
+    node: str = ""
+    """… and the cluster's name for the pod's node."""
+    workload: str = ""
+    """What the pod is a part of, by kind and name: JobSet/llama."""
+    workload_uid: str = ""
 
 
 class ProcessList(Answer):

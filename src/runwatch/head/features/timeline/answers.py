@@ -65,7 +65,7 @@ from runwatch.views.goodput.account import Goodput
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.pixels import Drawn, drawn
 from runwatch.views.incidents import incidents_of
-from runwatch.views.runs import ProcessState, RunSummary, runs_of
+from runwatch.views.runs import ProcessState, RunSummary
 from runwatch.views.series import Question, attempt_of
 
 STEP_SECONDS: Final = "step_seconds"
@@ -107,7 +107,7 @@ class Timelines:
     def of(self, given: Given) -> TimelineInfo:
         reading, run = self._reading, self._reading.run(given["run"])
         states = reading.processes(run)
-        (summary,) = reading.told(runs_of(states, {}), run)
+        summary = reading.summary(run, states)
         ready = self._accounts.wait(run)
         with self._accounts.of(run) if ready else nullcontext() as goodput:
             whole = _whole(summary, goodput, reading.clock.wall_ns())
