@@ -84,23 +84,23 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
     return top
 
 
-def _joined(words: Sequence[str]) -> list[str]:
+def joined(words: Sequence[str]) -> list[str]:
     """`--since -2h` as one word: argparse takes a separate -2h for an option."""
-    joined: list[str] = []
+    found: list[str] = []
     for at, word in enumerate(words):
         if word == "--":
-            return [*joined, *words[at:]]  # what follows is a command of others
-        if joined and joined[-1] in TIMES and re.match(r"-\d", word):
-            joined[-1] += f"={word}"
+            return [*found, *words[at:]]  # what follows is a command of others
+        if found and found[-1] in TIMES and re.match(r"-\d", word):
+            found[-1] += f"={word}"
         else:
-            joined.append(word)
-    return joined
+            found.append(word)
+    return found
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     logs.spare()
     try:
-        words = _joined(sys.argv[1:] if argv is None else list(argv))
+        words = joined(sys.argv[1:] if argv is None else list(argv))
         chosen = next((word for word in words if not word.startswith("-")), None)
         if chosen is not None and chosen not in COMMANDS:
             guess = meant(chosen, COMMANDS)

@@ -21,6 +21,7 @@ example:
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -32,15 +33,16 @@ from typing import Final
 from runwatch.cli import __main__ as cli
 from runwatch.cli.cluster import kubectl as kubectl_of
 from runwatch.cli.cluster import release as release_of
-from runwatch.cli.cluster.forward import forwarded
+from runwatch.cli.cluster.forward import Forward, forwarded
 from runwatch.cli.cluster.kubectl import Kubectl
-from runwatch.cli.cluster.named import TAKES_RUN, run_words
+from runwatch.cli.cluster.named import run_called
 from runwatch.cli.cluster.release import Release
 from runwatch.cli.guesses import meant
 from runwatch.cli.source import RemoteSource
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.terminal import shown
 
+OPEN: Final = "The page of the cluster's head, for as long as it runs."
 OWN: Final = ("context", "kubeconfig", "namespace", "release-namespace", "token")
 """Our options.  No command has one of the same name."""
 ASKING: Final = (
@@ -48,6 +50,8 @@ ASKING: Final = (
     "export", "import", "token", "share", "delete", "restore",
 )  # fmt: skip
 MORE: Final = ("open", "status")
+RUN: Final = ("run_name", "captured")
+"""What parsers of commands call the run that somebody names."""
 ELSEWHERE: Final = ("--head", "--dir")
 
 
@@ -77,19 +81,42 @@ def _run(words: Sequence[str]) -> int:
     for word in rest:
         if word.partition("=")[0] in ELSEWHERE:
             raise UsageError(f"{word}: the cluster's head is asked; `runwatch` itself takes it")
-    if "--help" in rest or "-h" in rest:
-        return cli.main(rest)
-    kubectl = kubectl_of.of(own)
     if command == "status":
         return cli.main(["status", "--cluster", *_as_options(own), *rest[1:]])
+    called = "" if command == "open" else _called(rest)  # a wrong command is wrong at once
+    page = _page_options(rest[1:]) if command == "open" else None
+    kubectl = kubectl_of.of(own)
     release = release_of.find(kubectl, own.release_namespace)
     token = own.token or os.environ.get("RUNWATCH_TOKEN", "") or release_of.token(kubectl, release)
-    if command == "open":
-        return _open(kubectl, release, token, rest[1:])
-    with asked(kubectl, release, token) as address:
-        if command in TAKES_RUN:
-            rest = run_words(rest, RemoteSource(address, token), kubectl)
-        return cli.main(rest)
+    with asked(kubectl, release, token, page.port if page else 0) as (address, forward):
+        if page:
+            return _open(release, f"{address}/?token={token}", forward, page)
+        if called:
+            run = run_called(called, RemoteSource(address, token), kubectl)
+            rest = with_run(rest, called, run)
+        code = cli.main(rest)
+        if code and not forward.is_up:
+            print(f"kubectl runwatch: {shown(ended(forward))}", file=sys.stderr)
+        return code
+
+
+def _called(words: Sequence[str]) -> str:
+    """The word that names a run; "" without one.  Its parser ends us if the command is wrong."""
+    arguments = cli.parser(words[0]).parse_args(cli.joined(words))
+    return next((found for name in RUN if (found := getattr(arguments, name, None))), "")
+
+
+def with_run(words: Sequence[str], called: str, run: str) -> list[str]:
+    """The word may stand there twice: as an option's value, too."""
+    for at, word in enumerate(words):
+        if word == called and _called(found := [*words[:at], run, *words[at + 1 :]]) == run:
+            return found
+    return list(words)
+
+
+def ended(forward: Forward) -> str:
+    said = f": {forward.last_words}" if forward.last_words else ""
+    return f"the way to the head has ended{said}; run it again"
 
 
 def split(words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -119,7 +146,9 @@ def _as_options(own: argparse.Namespace) -> list[str]:
 
 
 @contextmanager
-def asked(kubectl: Kubectl, release: Release, token: str, port: int = 0) -> Iterator[str]:
+def asked(
+    kubectl: Kubectl, release: Release, token: str, port: int = 0
+) -> Iterator[tuple[str, Forward]]:
     """The head's address here, while the forward is up.  The environment names it to commands."""
     with tempfile.TemporaryDirectory(prefix="runwatch-kubectl-") as folder:
         if release.scheme == "https" and (ca := release_of.authority(kubectl, release)):
@@ -134,22 +163,39 @@ def asked(kubectl: Kubectl, release: Release, token: str, port: int = 0) -> Iter
             os.environ["RUNWATCH_HEAD"] = address
             os.environ["RUNWATCH_TOKEN"] = token
             os.environ.pop("RUNWATCH_TOKEN_FILE", None)
-            yield address
+            yield address, forward
 
 
-def _open(kubectl: Kubectl, release: Release, token: str, words: Sequence[str]) -> int:
-    if words:
-        raise UsageError(f"`open` takes no {words[0]!r}")
-    with (
-        tempfile.TemporaryDirectory(prefix="runwatch-kubectl-") as _,
-        forwarded(kubectl, release) as forward,
-    ):
-        link = f"{release.scheme}://127.0.0.1:{forward.port}{release.base_path}/?token={token}"
+# ── open ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _page_options(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("kubectl runwatch open", description=OPEN)
+    parser.add_argument("--port", type=int, default=0, help="of 127.0.0.1 (default: a free one)")
+    parser.add_argument("--no-browser", action="store_true", help="only say where the page is")
+    parser.add_argument("--json", action="store_true", help="print the addresses as JSON")
+    return parser.parse_args(words)
+
+
+def _open(release: Release, link: str, forward: Forward, options: argparse.Namespace) -> int:
+    if options.json:
+        print(json.dumps({"url": link.partition("/?")[0], "link": link}), flush=True)
+    else:
         print(f"Runwatch of {release.namespace}/{release.service}: {link}", flush=True)
         print("Stop it with Ctrl-C.", flush=True)
-        webbrowser.open(link)
+    try:
+        if not options.no_browser and _has_screen():
+            webbrowser.open(link)
         forward.wait()
-        raise RunwatchError(f"the forward has ended: {forward.last_words}; run it again")
+    except KeyboardInterrupt:
+        return 0
+    raise RunwatchError(ended(forward))
+
+
+def _has_screen() -> bool:
+    """Without one, a browser would take the terminal."""
+    screens = ("DISPLAY", "WAYLAND_DISPLAY")
+    return not sys.platform.startswith("linux") or any(os.environ.get(each) for each in screens)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,7 @@ _AWAY: Final = (
     "network is unreachable",
     "connection refused",
 )
+_NO_CONTEXT: Final = re.compile(r"context was not found|context .* does not exist")
 _NO_CONFIGURATION: Final = ("localhost:8080", "invalid configuration: no configuration")
 
 
@@ -155,10 +157,12 @@ def refused(said: str, words: Sequence[str]) -> RunwatchError:
         return NoCluster(f"the cluster does not know you: {last}; log in as for kubectl itself")
     if "doesn't have a resource type" in last or "no matches for kind" in last:
         return NoKind(f"{asked}: {last}")
+    if _NO_CONTEXT.search(last):
+        return UsageError(f"{last}; `kubectl config get-contexts` lists all")
+    if "x509:" in last:
+        return NoCluster(f"kubectl does not trust who answers as the cluster: {last}")
     if "NotFound" in last or "not found" in last:
         return NotFound(f"{asked}: {last}")
-    if "context" in last and "does not exist" in last:
-        return UsageError(f"{last}; `kubectl config get-contexts` lists all")
     if any(mark in last for mark in _AWAY):
         return NoCluster(f"the cluster does not answer: {last}; does `kubectl get ns` answer?")
     return RunwatchError(f"{asked}: {last}")

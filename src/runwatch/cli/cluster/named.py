@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 from runwatch.cli.cluster.kubectl import Kubectl, NoKind, inside
@@ -15,26 +15,18 @@ from runwatch.k8s.names import WORKLOAD
 from runwatch.kube import Thing, notes, owners, part, text
 from runwatch.terminal import shown
 
-TAKES_RUN: Final = frozenset({"show", "logs", "goodput", "stacks", "capture", "export"})
-"""Commands whose first word that is no option may be a run."""
 _OBJECT: Final = re.compile(r"[a-z][a-z0-9.-]*/[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _POD_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _MOST_OWNERS: Final = 8
 
 
-def run_words(words: Sequence[str], head: Source, kubectl: Kubectl) -> list[str]:
-    """The words of a command with the run in place of what the cluster calls it."""
-    if not words or words[0] not in TAKES_RUN:
-        return list(words)
-    found = list(words)
-    for at, word in enumerate(words[1:], 1):
-        if word.startswith("-"):
-            continue
-        if _OBJECT.fullmatch(word):
-            found[at] = _run_of(word, head, kubectl) or word
-        elif at == 1 and _POD_NAME.fullmatch(word) and not _is_run(head, word):
-            found[at] = _run_of(f"pod/{word}", head, kubectl, must_be=False) or word
-    return found
+def run_called(word: str, head: Source, kubectl: Kubectl) -> str:
+    """The run, by what the cluster calls it; the word itself if that is a run's own name or id."""
+    if _OBJECT.fullmatch(word):
+        return _run_of(word, head, kubectl) or word
+    if _POD_NAME.fullmatch(word) and not _is_run(head, word):
+        return _run_of(f"pod/{word}", head, kubectl, must_be=False) or word
+    return word
 
 
 def _is_run(head: Source, word: str) -> bool:

@@ -45,6 +45,8 @@ def find(kubectl: Kubectl, namespace: str = "") -> Release:
         refusals += found.why
         if heads := releases(found):
             return _one(heads, kubectl.namespace)
+        if each == "*" and not found.why:
+            break
     if refusals:
         raise Forbidden(
             f"the head cannot be looked for: {refusals[0]}. Name its namespace with "
