@@ -37,6 +37,17 @@ def runwatch_dir(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(text).expanduser() if text else Path.home() / ".runwatch"
 
 
+def settings_file(environ: Mapping[str, str] = os.environ) -> Path:
+    """A file that is named must be there: a container's is mounted outside of the directory."""
+    text = environ.get("RUNWATCH_CONFIG", "")
+    if not text:
+        return runwatch_dir(environ) / "config.toml"
+    path = Path(text).expanduser()
+    if not path.is_file():
+        raise UsageError(f"RUNWATCH_CONFIG names {path}, and there is no such file")
+    return path
+
+
 def read_token(file: Path) -> str:
     """The token in a file that nobody else may read: more people than expected can see a command
     line or an environment."""
@@ -71,18 +82,31 @@ def load(
     file: Path | None = None,
 ) -> Loaded[T]:
     """Settings of one room.  `flags` that are None were not given."""
-    path = file or runwatch_dir(environ) / "config.toml"
+    values, sources = said(kind, section=section, flags=flags, environ=environ, file=file)
+    return Loaded(kind(**values), sources)
+
+
+def said(
+    kind: type[Any],
+    *,
+    section: str,
+    flags: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] = os.environ,
+    file: Path | None = None,
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """What was said of one room's settings, and where; not whether the room can be with it."""
+    path = file or settings_file(environ)
     table = _section(path, section)
     hints = get_type_hints(kind)
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    names = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    names = {f.name for f in fields(kind)}
     if unknown := sorted(set(table) - names):
         raise UsageError(
             f"{path}: [{section}] has {unknown[0]!r}, which is not a setting "
             f"(settings are {', '.join(sorted(names))})"
         )
-    for item in fields(kind):  # type: ignore[arg-type]
+    for item in fields(kind):
         name, env = item.name, item.metadata.get("env", "")
         value: Any = None
         sources[name] = "default"
@@ -94,7 +118,7 @@ def load(
             value, sources[name] = flags[name], "flag"
         if value is not None:
             values[name] = _convert(value, hints[name], f"{name} ({sources[name]})")
-    return Loaded(kind(**values), sources)
+    return values, sources
 
 
 def _section(path: Path, section: str) -> dict[str, Any]:

@@ -27,6 +27,13 @@ def token_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--token", help="the token itself; every user of this machine can see it in `ps`"
     )
+    parser.add_argument(
+        "--tokens-directory",
+        type=Path,
+        metavar="DIR",
+        help="take the tokens in this folder, too: files named main, or ROLE-NAME like "
+        "ingest-agents; they are read again when they change",
+    )
 
 
 def telemetry_options(parser: argparse.ArgumentParser) -> None:

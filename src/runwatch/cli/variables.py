@@ -23,6 +23,7 @@ class Variable(NamedTuple):
 
 PROGRAM: Final = (
     Variable("RUNWATCH_DIR", "~/.runwatch", "where programs record, and commands look"),
+    Variable("RUNWATCH_CONFIG", "", "settings file of head, agent, commands (config.toml there)"),
     Variable("RUNWATCH_HEAD", "", "the head that gets the records: the address that people open"),
     Variable("RUNWATCH_TOKEN", "", "the head's token; better is RUNWATCH_TOKEN_FILE", secret=True),
     Variable("RUNWATCH_TOKEN_FILE", "", "a file with the head's token, mode 0600"),

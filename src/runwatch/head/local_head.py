@@ -17,6 +17,7 @@ from runwatch.clock import Clock, system_clock
 from runwatch.exports.prometheus import HeadMetrics, HeadNumbers
 from runwatch.files import private
 from runwatch.head.access.audit import Audit
+from runwatch.head.access.given_tokens import GivenTokens
 from runwatch.head.access.main_token import MainToken
 from runwatch.head.access.shares import FILE as SHARES_FILE
 from runwatch.head.access.shares import Shares
@@ -83,6 +84,7 @@ class LocalSettings:
     serving: ServingSettings = field(default_factory=ServingSettings)
     engine: str = field(default_factory=engine_in_use)
     """Of the store."""
+    given: GivenTokens | None = None
 
 
 class LocalHead:
@@ -109,12 +111,12 @@ class LocalHead:
         self.live = Live()
         self.forwarding: list[Forwarding] = []
         """What sends stored records on; a head that listens adds it."""
-        self.tokens = Tokens(clock=clock)
+        self.tokens = Tokens(given=settings.given, clock=clock)
         self.audit = Audit(clock=clock)
         lasts = writable(root) and not (in_memory or bare)
         if lasts:
             private(root)
-            self.tokens = Tokens(root / TOKENS_FILE, clock=clock)
+            self.tokens = Tokens(root / TOKENS_FILE, given=settings.given, clock=clock)
             self.audit = Audit(root, clock=clock)
         self.store = (
             JournalStore(root, keeps=LOOKED_UP.__contains__, clock=clock)

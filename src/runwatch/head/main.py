@@ -17,6 +17,7 @@ from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.files import private
 from runwatch.head.access.admission import Admission
+from runwatch.head.access.given_tokens import MAIN_FILE, GivenTokens
 from runwatch.head.access.main_token import MainToken, kept_token, new_token
 from runwatch.head.access.origins import check_origins
 from runwatch.head.cloud.exporters import CloudExporters
@@ -65,8 +66,11 @@ class Head:
         clock: Clock = system_clock,
     ) -> None:
         # Somebody who names a token wants it to be asked for.
-        open_gswarm = open_gswarm and settings.is_loopback and not settings.token
-        self.main = _main_token(settings)
+        where = settings.tokens_directory
+        named = bool(settings.token) or where is not None
+        open_gswarm = open_gswarm and settings.is_loopback and not named
+        self._given = GivenTokens(where, clock=clock) if where is not None else None
+        self.main = _main_token(settings, self._given)
         self.main.on_renewed = self._renewed
         self.settings = settings = replace(settings, token=self.main.now.word)
         self.local = LocalHead(
@@ -102,6 +106,8 @@ class Head:
         self._admission = self._admits(open_gswarm or is_shared, settings.open_ingest)
         self._gswarm_admission = self._admits(True)
         self.local.tokens.on_revoked = self._look_soon
+        if self._given is not None:
+            self._given.on_changed = self._given_changed
         self.door = Door(limits_here())
         self._tails = tail_journals
         self._server: uvicorn.Server | None = None
@@ -140,6 +146,7 @@ class Head:
             (settings.profiles or settings.root / "profiles",),
             settings.profiles is not None,
             settings.serving,
+            given=self._given,
         )
 
     def _send_telemetry(self, telemetry: TelemetrySettings) -> None:
@@ -179,6 +186,10 @@ class Head:
         self._admission.look_soon()
         self._gswarm_admission.look_soon()
 
+    def _given_changed(self) -> None:
+        self._look_soon()
+        self.local.context.access_changed()
+
     def _renewed(self) -> None:
         self._leave_note()
         self._look_soon()
@@ -187,7 +198,7 @@ class Head:
         """False: try again later.  A full disk must not keep the head from answering."""
         if self._at is None:
             return True
-        return leave_note(self.settings.root, replace(self._at, token=self.main.now.word))
+        return leave_note(self.settings.root, replace(self._at, token=self.main.told))
 
     def run(self, on_ready: Callable[[Listening], None] = lambda _: None) -> None:
         """Serve until a signal, `stop`, or a store that failed: then that failure is raised."""
@@ -291,6 +302,7 @@ class Head:
             if self.local.ingest.failure is not None:
                 server.should_exit = True
             rounds += 1
+            _ = self.main.now  # one that has changed is seen, and noted, also if nobody asks
             if rounds % CLOCK_ROUNDS == 0:
                 await asyncio.to_thread(self._hear_clocks)
                 noted = noted or self._leave_note()
@@ -367,8 +379,15 @@ def _certificate(settings: HeadSettings) -> tuple[bytes, bytes] | None:
         raise UsageError(f"cannot read {error.filename}: {error.strerror}") from error
 
 
-def _main_token(settings: HeadSettings) -> MainToken:
+def _main_token(settings: HeadSettings, given: GivenTokens | None = None) -> MainToken:
     """A head always has a token: other users of this machine may not use it."""
+    if given is not None and given.now().main:
+        if settings.token:
+            raise UsageError(
+                f"two main tokens: {given.directory / MAIN_FILE}, and that of --token, "
+                "--token-file or RUNWATCH_TOKEN; give one"
+            )
+        return MainToken(given=given)
     if settings.token:
         return MainToken(settings.token)
     if not writable(settings.root):

@@ -92,6 +92,11 @@ class HeadSettings:
         env="RUNWATCH_TOKEN_FILE",
         help="file with the token, readable by its owner alone",
     )
+    tokens_directory: Path | None = setting(
+        None,
+        env="RUNWATCH_TOKENS_DIR",
+        help="folder with more tokens, in files named main or ROLE-NAME, like ingest-agents",
+    )
     gswarm_open: str = setting(
         "",
         env="RUNWATCH_GSWARM_OPEN",

@@ -10,8 +10,9 @@ import pytest
 
 import runwatch
 from runwatch.cli.__main__ import main
-from runwatch.cli.commands.config import SETTINGS
+from runwatch.cli.commands.config import ELSEWHERE, SETTINGS
 from runwatch.cli.variables import PROGRAM
+from runwatch.errors import UsageError
 
 SOURCES = Path(runwatch.__file__).parent
 DROPIN = SOURCES.parent.parent / "dropin"
@@ -20,7 +21,8 @@ NOT_VARIABLES = {"RUNWATCH_VERSION_FIELD_NUMBER"}
 
 
 def _listed() -> set[str]:
-    settings = {item.metadata.get("env", "") for kind in SETTINGS.values() for item in fields(kind)}
+    kinds = (*SETTINGS.values(), *ELSEWHERE.values())
+    settings = {item.metadata.get("env", "") for kind in kinds for item in fields(kind)}
     return {variable.name for variable in PROGRAM} | settings
 
 
@@ -49,7 +51,28 @@ def test_names_and_values_stay_whole(
     monkeypatch.setenv("RUNWATCH_TOKEN", "hush-hush")
     assert main(["config"]) == 0
     said = capsys.readouterr().out
-    assert _listed() - {""} <= set(re.findall(r"RUNWATCH_[A-Z0-9_]+", said))
+    assert _listed() - {""} <= set(re.findall(r"[A-Z][A-Z0-9_]+", said))
     assert f"head.dir = {place}  (from environment RUNWATCH_DIR)\n" in said
     assert "RUNWATCH_TOKEN = (set)" in said
     assert "hush" not in said
+
+
+def test_the_settings_file_that_a_variable_names_is_the_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a container it is mounted beside the directory."""
+    file = tmp_path / "mounted" / "settings.toml"
+    file.parent.mkdir()
+    file.write_text("[head]\npoints_days = 3\n[webhook]\nmode = 'sidecar'\n")
+    (tmp_path / "config.toml").write_text("[head]\npoints_days = 7\n")
+    monkeypatch.setenv("RUNWATCH_DIR", str(tmp_path))
+    monkeypatch.setenv("RUNWATCH_CONFIG", str(file))
+    assert main(["config"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"settings file: {file}\n")
+    assert f"head.points_days = 3.0  (from file {file})" in said
+    assert f"webhook.mode = sidecar  (from file {file})" in said
+    assert "operator.ttl_seconds = 604800.0" in said, "also where there is no head to be asked"
+    monkeypatch.setenv("RUNWATCH_CONFIG", str(tmp_path / "gone.toml"))
+    assert main(["config"]) == UsageError.exit_code
+    assert f"RUNWATCH_CONFIG names {tmp_path}/gone.toml" in capsys.readouterr().err

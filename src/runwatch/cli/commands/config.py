@@ -27,7 +27,9 @@ from runwatch.cli.variables import PROGRAM
 from runwatch.head.cloud.settings import GcpSettings
 from runwatch.head.settings import HeadSettings
 from runwatch.head.telemetry.settings import TelemetrySettings, without_password
-from runwatch.settings import load, runwatch_dir
+from runwatch.k8s.operator.settings import OperatorSettings
+from runwatch.k8s.settings import WebhookSettings
+from runwatch.settings import load, runwatch_dir, said, settings_file
 from runwatch.store.engines import StoreSettings
 from runwatch.terminal import shown
 
@@ -38,7 +40,12 @@ SETTINGS: Final[Mapping[str, type[Any]]] = {
     "telemetry": TelemetrySettings,
     "gcp": GcpSettings,
 }
-SECTIONS: Final = ("program", *SETTINGS)
+ELSEWHERE: Final[Mapping[str, type[Any]]] = {
+    "webhook": WebhookSettings,
+    "operator": OperatorSettings,
+}
+"""Of programs that run in a cluster: without it nothing says whether they could start."""
+SECTIONS: Final = ("program", *SETTINGS, *ELSEWHERE)
 WIDEST: Final = 100
 _NARROWEST: Final = 40
 
@@ -56,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     width = max(_NARROWEST, min(WIDEST, shutil.get_terminal_size().columns))
     paint = Paint.of_stdout()
-    print(f"settings file: {shown(str(runwatch_dir() / 'config.toml'))}")
+    print(f"settings file: {shown(str(settings_file()))}")
     for name, listed in answer.items():
         print()
         for row in listed:
@@ -78,7 +85,16 @@ def _lines(section: str, row: Mapping[str, Any], width: int, paint: Paint) -> It
 
 
 def rows(section: str) -> list[dict[str, Any]]:
-    return _variables() if section == "program" else _settings(section, SETTINGS[section])
+    if section == "program":
+        return _variables()
+    if section in ELSEWHERE:
+        kind = ELSEWHERE[section]
+        values, sources = said(kind, section=section)
+        defaults = {item.name: item.default for item in fields(kind)}
+        return _settings(kind, defaults | values, sources)
+    loaded = load(SETTINGS[section], section=section)
+    values = {name: getattr(loaded.values, name) for name in loaded.sources}
+    return _settings(SETTINGS[section], values, loaded.sources)
 
 
 def _variables(environment: Mapping[str, str] = os.environ) -> list[dict[str, Any]]:
@@ -97,11 +113,12 @@ def _variables(environment: Mapping[str, str] = os.environ) -> list[dict[str, An
     return listed
 
 
-def _settings(section: str, kind: type[Any]) -> list[dict[str, Any]]:
-    loaded = load(kind, section=section)
+def _settings(
+    kind: type[Any], values: Mapping[str, Any], sources: Mapping[str, str]
+) -> list[dict[str, Any]]:
     listed = []
     for item in fields(kind):
-        value = getattr(loaded.values, item.name)
+        value = values[item.name]
         if item.name == "dir" and value is None:
             value = runwatch_dir()
         if item.metadata.get("secret") and value:
@@ -112,7 +129,7 @@ def _settings(section: str, kind: type[Any]) -> list[dict[str, Any]]:
             {
                 "name": item.name,
                 "value": value if isinstance(value, int | float | bool) else str(value or ""),
-                "from": loaded.sources[item.name],
+                "from": sources[item.name],
                 "environment": item.metadata.get("env", ""),
                 "help": item.metadata.get("help", ""),
             }

@@ -115,14 +115,21 @@ def _print_list(tokens: list[dict[str, Any]]) -> None:
     columns = ("token", "role", "projects", "name", "created", "works until", "last used")
     shown = tables.table(*columns, fold="name", zone_of="created")
     for token in tokens:
-        expires, used = token["expires_ns"], token["used_ns"]
+        used = token["used_ns"]
         shown.add_row(
             token["id"],
             token["role"],
             _projects(token),
             token["name"],
             tables.time(token["created_ns"]),
-            tables.time(expires) if expires else "revoked",
+            _end(token),
             tables.time(used) if used else "",
         )
     tables.console().print(shown)
+
+
+def _end(token: dict[str, Any]) -> str:
+    """An older head gives no files."""
+    if token["expires_ns"]:
+        return tables.time(token["expires_ns"])
+    return "its file goes" if token.get("file") else "revoked"

@@ -12,7 +12,7 @@ import hmac
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
@@ -40,6 +40,15 @@ T = TypeVar("T", bound=Record)
 def proof_of(cookie: str) -> str:
     """What the file keeps instead of the cookie.  Nobody can compute the cookie from it."""
     return hashlib.sha256(cookie.encode("utf-8", "replace")).hexdigest()
+
+
+def match(records: Mapping[str, T], cookie: str) -> T | None:
+    """The entry of this cookie.  All entries are compared, so the time taken tells nothing."""
+    proof, found = proof_of(cookie), None
+    for record in records.values():
+        if hmac.compare_digest(record.proof, proof):
+            found = record
+    return found
 
 
 class KeptList(Generic[T]):
@@ -81,12 +90,7 @@ class KeptList(Generic[T]):
         return self._known
 
     def of_cookie(self, cookie: str) -> T | None:
-        """The entry of this cookie.  All entries are compared, so the time taken tells nothing."""
-        proof, match = proof_of(cookie), None
-        for record in self.seen().values():
-            if hmac.compare_digest(record.proof, proof):
-                match = record
-        return match
+        return match(self.seen(), cookie)
 
     def write(self, records: dict[str, T]) -> None:
         if self._path is None:

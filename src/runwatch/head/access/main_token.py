@@ -6,12 +6,14 @@ import hashlib
 import hmac
 import logging
 import secrets
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from runwatch.errors import UsageError
 from runwatch.files import FULL, Folder, Refused, private
+from runwatch.head.access.given_tokens import MAIN_FILE, Given, GivenTokens
 from runwatch.settings import TOKEN_FILE_BYTES, runwatch_dir
 
 TOKEN_FILE: Final = "token"
@@ -37,24 +39,57 @@ class MainToken:
     """A head's main token, which can change while the head runs.
 
     `root`: the directory that keeps it; None: the user chose the token, and must change it.
+    `given`: its file `main` has it.  While there is no such file, it lets nobody in.
     """
 
-    def __init__(self, word: str = "", root: Path | None = None) -> None:
-        self.now = Secret(word)
+    def __init__(
+        self, word: str = "", root: Path | None = None, *, given: GivenTokens | None = None
+    ) -> None:
+        self._now = Secret(word)
         self._root = root
+        self._given = given
+        self._seen = given.now() if given is not None else Given(word)
+        self._lock = threading.Lock()
         self.on_renewed: Callable[[], object] = lambda: None
+        if given is not None:
+            self._now = Secret(self._seen.main or new_token())
+
+    @property
+    def now(self) -> Secret:
+        if self._given is not None and self._given.now() is not self._seen:
+            self._take()
+        return self._now
+
+    @property
+    def told(self) -> str:
+        """For who may know it; empty while nobody does."""
+        now = self.now
+        return now.word if self._given is None or self._seen.main else ""
+
+    def _take(self) -> None:
+        assert self._given is not None
+        with self._lock:
+            before, self._seen = self._seen.main, self._given.now()
+            if self._seen.main == before:
+                return
+            # An empty token would let everybody in: one that nobody knows lets nobody in.
+            self._now = Secret(self._seen.main or new_token())
+        self.on_renewed()
 
     def renew(self) -> str:
         """Makes a new token.  The old one is invalid from now on."""
         if self._root is None:
+            if self._given is not None:
+                file = self._given.directory / MAIN_FILE
+                raise UsageError(f"this head is given its token by {file}: change that file")
             raise UsageError(
                 "this head was given its token (--token, --token-file, RUNWATCH_TOKEN): change it "
                 "there, and start the head again"
             )
         with Folder.at(self._root) as folder:
-            self.now = Secret(_made(folder))
+            self._now = Secret(_made(folder))
         self.on_renewed()
-        return self.now.word
+        return self._now.word
 
 
 def new_token() -> str:

@@ -5,6 +5,8 @@ anybody in: the browser's cookie is a digest of the token, and the file has the 
 digest.  A token that is taken back is invalid at once, and its open streams end.
 A token may be limited to projects.  A file with such a token has version 2: a head that does not
 know projects must not take it for a token of all runs.
+Beside them there may be tokens that the head is given by files (`given_tokens.py`): they are valid
+as long as their file is there, and nothing of them is kept.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from typing import Final
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import NotFound, UsageError
 from runwatch.head.access import projects as project_names
-from runwatch.head.access.kept_list import KeptList, proof_of
+from runwatch.head.access.given_tokens import Given, GivenTokens, role_and_name
+from runwatch.head.access.kept_list import KeptList, match, proof_of
 from runwatch.head.access.roles import ROLES, Role
 
 FILE: Final = "tokens.json"
@@ -50,6 +53,8 @@ class Token:
     """SHA-256 of the cookie."""
     projects: tuple[str, ...] = ()
     """The groups whose runs the token is for; empty: all runs."""
+    file: str = ""
+    """Where the head is given it; empty: the head made it."""
 
     def works_at(self, now_ns: int) -> bool:
         return not self.expires_ns or self.expires_ns > now_ns
@@ -65,8 +70,15 @@ class Tokens:
     """All tokens of one head but the main token.  Any thread may ask."""
 
     def __init__(
-        self, path: Path | None = None, *, most: int = MOST, clock: Clock = system_clock
+        self,
+        path: Path | None = None,
+        *,
+        given: GivenTokens | None = None,
+        most: int = MOST,
+        clock: Clock = system_clock,
     ) -> None:
+        self._given = given
+        self._from_files: tuple[Given, dict[str, Token]] = (Given(), {})
         self._list = KeptList(path, Token, "tokens", _is_sound, _version, newest=2)
         self._most = most
         self._clock = clock
@@ -117,9 +129,14 @@ class Tokens:
         now_ns = self._clock.wall_ns()
         with self._lock:
             valid = [token for token in self._list.current().values() if token.works_at(now_ns)]
+        valid += self._of_files().values()
         return sorted(valid, key=lambda token: (-token.created_ns, token.id))
 
     def revoke(self, id: str) -> Token:
+        if (given := self._of_files().get(id)) is not None:
+            raise UsageError(
+                f"token {id!r} is given to this head by the file {given.file}: take the file away"
+            )
         with self._lock:
             known = dict(self._list.current())
             token = known.pop(id, None)
@@ -132,7 +149,8 @@ class Tokens:
     # ── for a caller ──────────────────────────────────────────────────────────────────────────
 
     def of_word(self, word: str) -> Token | None:
-        return self.of_cookie(cookie_of(word)) if word.startswith(TOKEN) else None
+        is_possible = word.startswith(TOKEN) or self._given is not None
+        return self.of_cookie(cookie_of(word)) if is_possible else None
 
     def of_cookie(self, cookie: str) -> Token | None:
         if not cookie.startswith(COOKIE):
@@ -140,6 +158,8 @@ class Tokens:
         now_ns = self._clock.wall_ns()
         with self._lock:
             token = self._list.of_cookie(cookie)
+        if token is None:
+            token = match(self._of_files(), cookie)
         if token is None or not token.works_at(now_ns):
             return None
         self.used_ns[token.id] = now_ns
@@ -147,9 +167,31 @@ class Tokens:
 
     def holds(self, token: Token) -> bool:
         """Whether the token is still valid, and unchanged."""
+        if token.file:
+            return self._of_files().get(token.id) == token
         with self._lock:
             known = self._list.seen().get(token.id)
         return known == token and token.works_at(self._clock.wall_ns())
+
+    def _of_files(self) -> dict[str, Token]:
+        """Those that the head is given, by the names of their files."""
+        if self._given is None:
+            return {}
+        now, directory = self._given.now(), self._given.directory
+        seen, tokens = self._from_files
+        if now is not seen:
+            tokens = {
+                file: _given_token(directory / file, word, written_ns)
+                for file, (word, written_ns) in now.words.items()
+            }
+            self._from_files = now, tokens
+        return tokens
+
+
+def _given_token(file: Path, word: str, written_ns: int) -> Token:
+    role, name = role_and_name(file.name)
+    proof = proof_of(cookie_of(word))
+    return Token(file.name, name, role, written_ns, 0, proof, file=str(file))
 
 
 def _version(tokens: Iterable[Token]) -> int:
@@ -158,6 +200,8 @@ def _version(tokens: Iterable[Token]) -> int:
 
 def _is_sound(token: Token) -> bool:
     if not isinstance(token.projects, tuple):
+        return False
+    if token.file:  # nobody keeps one that a file gives
         return False
     texts = (token.id, token.name, token.proof, *token.projects)
     return (

@@ -31,6 +31,8 @@ class TokenInfo(Answer):
     """When the token was last used since the head started; null: not since then."""
     projects: list[str]
     """The groups whose runs the token is for; empty: all runs."""
+    file: str
+    """The file that gives it to the head, for as long as it is there; empty: the head made it."""
 
 
 class TokenMade(TokenInfo):
@@ -130,6 +132,7 @@ class TokensApi(Feature):
             "expires_ns": token.expires_ns or None,
             "used_ns": self._tokens.used_ns.get(token.id),
             "projects": [plain(name) for name in token.projects],
+            "file": plain(token.file),
         }
 
 
