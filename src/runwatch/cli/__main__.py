@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "ui": "serve a directory of journals in one process",
     "head": "serve a cluster: store what agents send, answer people and programs",
     "agent": "run this node's agent",
+    "k8s": "run the webhook or the operator of a Kubernetes cluster, as the chart does",
     "host": "serve XProf and Perfetto for a directory of profiles",
     "token": "make tokens with roles for jobs and people; list and revoke tokens",
     "share": "make a link that lets others look at a run; list and revoke links",

@@ -49,8 +49,7 @@ def agent(pod: Thing, user: int | None, settings: WebhookSettings) -> dict[str, 
         plain("RUNWATCH_NODE_BYTES", SIDECAR_BYTES),
     ]
     if settings.head:
-        variables.append(plain("RUNWATCH_HEAD", literal(settings.agent_head or settings.head)))
-        variables.append(plain("RUNWATCH_HEAD_ALSO", literal(settings.head)))
+        variables.append(plain("RUNWATCH_HEAD", literal(settings.head)))
     secret = {"name": settings.token_secret, "key": "token", "optional": True}
     variables.append({"name": "RUNWATCH_TOKEN", "valueFrom": {"secretKeyRef": secret}})
     return {

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
+from cryptography import x509
+
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import RunwatchError
 from runwatch.k8s import generations
@@ -152,7 +154,11 @@ class Served:
 
     def __init__(self) -> None:
         self.context = _new_context()
+        self.context.sni_callback = self._show
         self._now: Pair | None = None
+        self._current = self.context
+        self.until: float | None = None
+        """When the certificate expires: seconds since the epoch."""
 
     @property
     def is_ready(self) -> bool:
@@ -163,14 +169,20 @@ class Served:
         while they change) leaves all as it was, and is a RunwatchError."""
         if pair == self._now:
             return False
+        # A new context each time: one that is used again keeps old ones of another sort of key.
+        fresh = _new_context()
         try:
+            until = x509.load_pem_x509_certificate(pair.certificate).not_valid_after_utc
             with _file(pair.certificate) as certificate, _file(pair.key) as key:
-                _new_context().load_cert_chain(certificate, key)
-                self.context.load_cert_chain(certificate, key)
-        except ssl.SSLError as error:
+                fresh.load_cert_chain(certificate, key, password="")  # nobody is asked for one
+        except (ssl.SSLError, ValueError) as error:
             raise RunwatchError(f"the webhook's certificate cannot be used: {error}") from error
-        self._now = pair
+        self._now, self._current, self.until = pair, fresh, until.timestamp()
         return True
+
+    def _show(self, connection: ssl.SSLObject, _name: str | None, _: ssl.SSLContext) -> None:
+        """Before the server shows a certificate, also to those who name no host."""
+        connection.context = self._current
 
 
 def _new_context() -> ssl.SSLContext:

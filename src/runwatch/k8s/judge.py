@@ -18,6 +18,8 @@ from runwatch.k8s.workloads import Chain, Workloads
 from runwatch.kube import Thing, labels
 
 SIDECARS_SINCE: Final = (1, 29)
+_ODD: Final = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
+"""What a pod leads to that is none, where a list is a number or the like."""
 logger = logging.getLogger("runwatch.webhook")
 
 
@@ -34,14 +36,15 @@ class Judge:
     own_namespace: str
     clock: Clock = system_clock
 
-    async def judge(self, question: Question) -> Verdict:
+    async def judge(self, question: Question, until: float) -> Verdict:
+        """`until`: by the event loop's clock."""
         try:
-            async with asyncio.timeout(self.settings.seconds):
+            async with asyncio.timeout_at(until):
                 return await self._judge(question)
         except TimeoutError:
             what = f"the API server did not answer within {self.settings.seconds:g} s"
             return self._unchanged(question, "late", what)
-        except (RunwatchError, LookupError, TypeError, ValueError, AttributeError) as error:
+        except (RunwatchError, *_ODD) as error:
             return self._unchanged(question, "failed", str(error) or type(error).__name__)
 
     def _unchanged(self, question: Question, outcome: str, why: str) -> Verdict:

@@ -16,11 +16,6 @@ MODES: Final = ("node", "sidecar", "none")
 @dataclass(frozen=True, slots=True)
 class WebhookSettings:
     head: str = setting("", env="RUNWATCH_HEAD", help="the head, as people open it: pods name it")
-    agent_head: str = setting(
-        "",
-        env="RUNWATCH_WEBHOOK_AGENT_HEAD",
-        help="the same head as agents in pods reach it, if that is another address",
-    )
     mode: str = setting(
         "node",
         env="RUNWATCH_WEBHOOK_MODE",
@@ -64,6 +59,11 @@ class WebhookSettings:
         env="RUNWATCH_WEBHOOK_SECONDS",
         help="a pod whose owners are not known by then starts as it is; below the 5 s of the API",
     )
+    leave_seconds: float = setting(
+        5.0,
+        env="RUNWATCH_WEBHOOK_LEAVE_SECONDS",
+        help="so long it still answers when it was told to end, until nobody asks it any more",
+    )
     certificate: Path | None = setting(
         None, env="RUNWATCH_WEBHOOK_CERTIFICATE", help="PEM file, read again when it changes"
     )
@@ -85,22 +85,25 @@ class WebhookSettings:
     )
 
     def __post_init__(self) -> None:
-        for name in ("head", "agent_head"):
-            address, token = split_token(getattr(self, name))
-            if token:
-                raise UsageError(
-                    f"{name} has a token in it: pods would show it to everybody who may read pods; "
-                    f"put it into the secret {self.token_secret!r}"
-                )
-            if address:
-                http_address(address)
-            object.__setattr__(self, name, address)
+        address, token = split_token(self.head)
+        if token:
+            raise UsageError(
+                "head has a token in it: pods would show it to everybody who may read pods; put it "
+                f"into the secret {self.token_secret!r}"
+            )
+        if address:
+            http_address(address)
+        object.__setattr__(self, "head", address)
         if self.mode not in MODES:
             raise UsageError(f"mode is {self.mode!r}: use {', '.join(MODES)}")
         if not self.directory.startswith("/") or self.directory == "/":
             raise UsageError(f"directory is {self.directory!r}: use a folder's absolute path")
         if not 0 < self.seconds < 5:
             raise UsageError(f"seconds is {self.seconds:g}: must be above 0 and below 5")
+        if not 0 <= self.leave_seconds <= 20:
+            raise UsageError(
+                f"leave_seconds is {self.leave_seconds:g}: 0 to 20; Kubernetes kills after 30"
+            )
         if (self.certificate is None) != (self.key is None):
             raise UsageError("a certificate and its key are two files: name both, or neither")
 

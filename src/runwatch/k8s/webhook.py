@@ -2,6 +2,9 @@
 
 It answers over TLS, with what `judge.py` says.  A body is bounded, and so is how many reviews are
 worked on at once; the others wait for their turn, and start unwatched if it does not come in time.
+
+Who is told to end is still asked for some seconds, until every API server knows: a pod that nobody
+answers for is not watched.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Final
 
 from aiohttp import web
@@ -43,6 +46,7 @@ class Webhook:
         self._judge, self._certificates, self._clock = judge, certificates, clock
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._waiting = 0
+        self._is_leaving = False
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=MOST_BYTES)
@@ -65,6 +69,10 @@ class Webhook:
             except RunwatchError as error:
                 logger.warning("the certificate stays as it is: %s", error)
 
+    def leave(self) -> None:
+        """No longer ready, and no connection is kept: who asks finds another one."""
+        self._is_leaving = True
+
     # ── what is asked ─────────────────────────────────────────────────────────────────────────
 
     async def _mutate(self, request: web.Request) -> web.Response:
@@ -76,21 +84,26 @@ class Webhook:
             return web.Response(status=400, text=f"{error}\n")
         verdict = await self._in_turn(question)
         self._count(verdict.outcome, began_ns)
-        return web.json_response(verdict.review)
+        response = web.json_response(verdict.review)
+        if self._is_leaving:
+            response.force_close()
+        return response
 
     async def _in_turn(self, question: Question) -> Verdict:
+        """The wait for a turn and the work have one deadline."""
         if self._waiting >= MOST_WAITING:
             return _crowded(question)
+        until = asyncio.get_running_loop().time() + self._judge.settings.seconds
         self._waiting += 1
         try:
-            async with asyncio.timeout(self._judge.settings.seconds):
+            async with asyncio.timeout_at(until):
                 await self._turns.acquire()
         except TimeoutError:
             return _crowded(question)
         finally:
             self._waiting -= 1
         try:
-            return await self._judge.judge(question)
+            return await self._judge.judge(question, until)
         finally:
             self._turns.release()
 
@@ -101,12 +114,15 @@ class Webhook:
         return web.Response(text="ok\n")
 
     async def _ready(self, _: web.Request) -> web.Response:
-        if self.served.is_ready:
-            return web.Response(text="ok\n")
-        return web.Response(status=503, text="there is no certificate yet\n")
+        if self._is_leaving:
+            return web.Response(status=503, text="it was told to end\n")
+        if not self.served.is_ready:
+            return web.Response(status=503, text="there is no certificate yet\n")
+        return web.Response(text="ok\n")
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        return web.Response(text=self.counted.text(), headers={"Content-Type": TYPE})
+        text = self.counted.text(certificate_until=self.served.until)
+        return web.Response(text=text, headers={"Content-Type": TYPE})
 
 
 def _crowded(question: Question) -> Verdict:
@@ -175,12 +191,17 @@ def _certificates(
     )
 
 
-async def run(settings: WebhookSettings, access: Access, ready: Callable[[int], None]) -> None:
-    """Until SIGTERM or SIGINT.  Ends when what was asked before is answered."""
-    ended = asyncio.Event()
+async def run(settings: WebhookSettings, access: Access) -> None:
+    """Until SIGTERM or SIGINT; a second one ends it at once."""
+    told: asyncio.Queue[signal.Signals] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ended.set)
-    async with serving(settings, access) as (_, port):
-        ready(port)
-        await ended.wait()
+        loop.add_signal_handler(number, told.put_nowait, number)
+    async with serving(settings, access) as (webhook, port):
+        logger.info("listening at %s:%d", settings.bind, port)
+        if await told.get() == signal.SIGTERM:
+            webhook.leave()
+            logger.info("told to end: pods are answered for another %g s", settings.leave_seconds)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(told.get(), settings.leave_seconds)
+    logger.info("ended")

@@ -19,6 +19,7 @@ from runwatch.cli.pictures.progress import no_progress, progress
 NO_JSON = {
     "agent": "it runs until it is stopped, and logs",
     "exec": "its output is its command's",
+    "k8s": "its parts run in pods, and log",
 }
 
 
@@ -66,7 +67,7 @@ def test_every_option_says_what_it_does(name: str) -> None:
 def test_the_page_of_commands_names_every_command() -> None:
     page = (Path(__file__).parents[3] / "docs" / "commands.md").read_text()
     table = page[: page.index("\n## ")]
-    assert set(re.findall(r"`([a-z]+)`", table)) == set(COMMANDS)
+    assert set(re.findall(r"`([a-z0-9]+)`", table)) == set(COMMANDS)
 
 
 class Terminal(io.StringIO):

@@ -1,8 +1,8 @@
 """Show every setting: its value, where it came from, and what it does.
 
-The sections agent, head, store, telemetry and gcp are settings: the last of these that names one
-wins: its default, config.toml in the Runwatch directory, the environment, a command's flags.  The
-section program is what programs read from the environment.
+The section program is what programs read from the environment.  All others are settings: the last
+of these that names one wins: its default, config.toml in the Runwatch directory, the environment, a
+command's flags.
 
 example:
   runwatch config
@@ -29,6 +29,8 @@ from runwatch.head.settings import HeadSettings
 from runwatch.head.telemetry.settings import TelemetrySettings, without_password
 from runwatch.k8s.operator.settings import OperatorSettings
 from runwatch.k8s.settings import WebhookSettings
+from runwatch.k8s.operator.settings import OperatorSettings
+from runwatch.k8s.settings import WebhookSettings
 from runwatch.settings import load, runwatch_dir, said, settings_file
 from runwatch.store.engines import StoreSettings
 from runwatch.terminal import shown
@@ -39,6 +41,8 @@ SETTINGS: Final[Mapping[str, type[Any]]] = {
     "store": StoreSettings,
     "telemetry": TelemetrySettings,
     "gcp": GcpSettings,
+    "webhook": WebhookSettings,
+    "operator": OperatorSettings,
 }
 ELSEWHERE: Final[Mapping[str, type[Any]]] = {
     "webhook": WebhookSettings,

@@ -82,8 +82,6 @@ class OperatorSettings:
         head, token = split_token(self.head)
         object.__setattr__(self, "head", head)
         object.__setattr__(self, "token", self.token or token)
-        if not head:
-            raise UsageError("the operator needs a head: RUNWATCH_HEAD=http://runwatch-head:8090")
         if not 0 <= self.port < 65536:
             raise UsageError(f"port (RUNWATCH_OPERATOR_PORT) is {self.port}: 0 to 65535")
         for name in ("runs_seconds", "sweep_seconds", "lease_seconds", "retry_seconds"):
