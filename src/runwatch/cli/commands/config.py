@@ -29,8 +29,6 @@ from runwatch.head.settings import HeadSettings
 from runwatch.head.telemetry.settings import TelemetrySettings, without_password
 from runwatch.k8s.operator.settings import OperatorSettings
 from runwatch.k8s.settings import WebhookSettings
-from runwatch.k8s.operator.settings import OperatorSettings
-from runwatch.k8s.settings import WebhookSettings
 from runwatch.settings import load, runwatch_dir, said, settings_file
 from runwatch.store.engines import StoreSettings
 from runwatch.terminal import shown
@@ -41,8 +39,6 @@ SETTINGS: Final[Mapping[str, type[Any]]] = {
     "store": StoreSettings,
     "telemetry": TelemetrySettings,
     "gcp": GcpSettings,
-    "webhook": WebhookSettings,
-    "operator": OperatorSettings,
 }
 ELSEWHERE: Final[Mapping[str, type[Any]]] = {
     "webhook": WebhookSettings,
