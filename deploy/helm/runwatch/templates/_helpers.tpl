@@ -19,10 +19,14 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .part }}
 {{- end -}}
 
-{{- define "runwatch.labels" -}}
+{{- define "runwatch.known" -}}
 {{ include "runwatch.selector" . }}
 app.kubernetes.io/part-of: runwatch
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+{{- end -}}
+
+{{- define "runwatch.labels" -}}
+{{ include "runwatch.known" . }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
 {{- with .root.Values.labels }}
@@ -37,11 +41,14 @@ labels:
   {{- include "runwatch.labels" . | nindent 2 }}
 {{- end -}}
 
-{{/* The metadata of a pod: dict "root" $ "part" "head" "with" .Values.head */}}
+{{/*
+The metadata of a pod: dict "root" $ "part" "head" "with" .Values.head.  The chart's own version is not in it: a new chart
+alone starts no pod anew.
+*/}}
 {{- define "runwatch.podMeta" -}}
 labels:
-  {{- include "runwatch.labels" . | nindent 2 }}
-  {{- with .with.podLabels }}
+  {{- include "runwatch.known" . | nindent 2 }}
+  {{- with merge (dict) .with.podLabels .root.Values.labels }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
 {{- with .with.podAnnotations }}
@@ -87,8 +94,9 @@ automountServiceAccountToken: false
 {{- end -}}
 {{- end -}}
 
-{{/* What the pods of all parts have: image secrets, where they may run. */}}
+{{/* What the pods of all parts have: whose they are, image secrets, where they may run. */}}
 {{- define "runwatch.placing" -}}
+enableServiceLinks: false
 {{- with .root.Values.imagePullSecrets }}
 imagePullSecrets:
 {{- range . }}
@@ -168,6 +176,9 @@ topologySpreadConstraints:
 {{- end -}}
 
 {{- define "runwatch.tokens" -}}
+{{- if not (or .Values.head.enabled .Values.tokens.existingSecret) -}}
+{{- fail "head.enabled is false, and nothing has the other head's tokens: put them into a Secret, and name it as tokens.existingSecret" -}}
+{{- end -}}
 {{- .Values.tokens.existingSecret | default (printf "%s-tokens" (include "runwatch.fullname" .)) -}}
 {{- end -}}
 
@@ -184,13 +195,13 @@ topologySpreadConstraints:
 {{- end -}}
 
 {{- define "runwatch.caMount" -}}
-{{- if include "runwatch.hasCa" . }}
+{{- if include "runwatch.hasCa" . -}}
 - {name: ca, mountPath: /etc/runwatch/ca, readOnly: true}
 {{- end }}
 {{- end -}}
 
 {{- define "runwatch.caVolume" -}}
-{{- if include "runwatch.hasCa" . }}
+{{- if include "runwatch.hasCa" . -}}
 - name: ca
   secret:
     secretName: {{ .Values.head.tls.secretName }}
@@ -228,9 +239,9 @@ topologySpreadConstraints:
 {{/* The API server: at its Service's port, and at its own. */}}
 {{- define "runwatch.toApi" -}}
 - ports:
-  - {protocol: TCP, port: 443}
-  - {protocol: TCP, port: 6443}
-  - {protocol: TCP, port: 8443}
+  {{- range .Values.networkPolicy.apiServerPorts }}
+  - {protocol: TCP, port: {{ . }}}
+  {{- end }}
 {{- end -}}
 
 {{/* Namespaces that are never looked at: a list as JSON. */}}
