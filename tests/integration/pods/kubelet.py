@@ -19,10 +19,10 @@ from typing import Final, Literal
 from runwatch.capture.process import children
 from runwatch.kube import Thing, part, parts, text
 from runwatch.testing import until
-from tests.integration.pods import memory, objects
+from tests.integration.pods import memory, objects, volumes
 from tests.integration.pods.box import Box, environment_of_a_box
 from tests.integration.pods.network import NODE, REPOSITORY, Held, Wire
-from tests.integration.pods.objects import CannotBePlayed, Placed, Rights
+from tests.integration.pods.objects import CannotBePlayed, Objects, Placed, Rights
 
 _BOX: Final = [sys.executable, "-S", "-m", "tests.integration.pods.box"]
 _SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -55,7 +55,7 @@ class Node:
     name: str
     root: Path
     wire: Wire
-    objects: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+    objects: Objects = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     """Host names of the cluster, and their addresses."""
 
@@ -137,7 +137,7 @@ class Pod:
             self.address = node.wire.join(self._sandbox)
             self._placed = Placed(pod, node.name, self.address, NODE, node.objects)
             self._host = self._placed.spec.get("hostNetwork") is True
-            self._volumes = dict(self._made_volumes())
+            self._volumes = dict(volumes.made(self._placed, node.root, self._folder))
         except BaseException:
             self._sandbox.close()
             raise
@@ -178,32 +178,6 @@ class Pod:
         for container in (*self.containers.values(), *self.sidecars.values(), *self._done):
             container.close()
         self._sandbox.close()
-
-    # ── volumes ───────────────────────────────────────────────────────────────────────────────
-
-    def _made_volumes(self) -> Iterator[tuple[str, Path]]:
-        for volume in parts(self._placed.spec.get("volumes")):
-            name = text(volume, "name")
-            if "hostPath" in volume:
-                yield name, self._host_path(part(volume, "hostPath"))
-                continue
-            folder = self._folder / name
-            folder.mkdir(parents=True)
-            folder.chmod(0o777)
-            for file, words in (self._placed.files(volume) or {}).items():
-                at = folder / file
-                at.parent.mkdir(parents=True, exist_ok=True)
-                at.write_text(words)
-                at.chmod(0o644)
-            yield name, folder
-
-    def _host_path(self, source: Thing) -> Path:
-        path, kind = self.node.path(text(source, "path")), text(source, "type")
-        if kind in ("Directory", "File", "Socket") and not path.exists():
-            raise CannotBePlayed(f"hostPath type check failed: {path} is not a {kind.lower()}")
-        if kind in ("DirectoryOrCreate", "") and not path.exists():
-            path.mkdir(parents=True, mode=0o755)
-        return path
 
     def _mounts(self, container: Thing) -> Iterator[tuple[str, str, bool]]:
         for each in parts(container.get("volumeMounts")):

@@ -25,8 +25,7 @@ class Group:
         above = _above()
         assert above is not None, "no memory controller: ask `why_not` first"
         mine, version = above
-        name = f"{PREFIX}-{os.getpid()}-{start_ticks(os.getpid())}-{next(_numbers)}"
-        self.folder = mine / name
+        self.folder = mine / f"{_mine()}{next(_numbers)}"
         self.folder.mkdir()
         if limit_bytes is not None:
             file = "memory.max" if version == 2 else "memory.limit_in_bytes"
@@ -80,12 +79,24 @@ def _words(path: Path) -> list[str]:
         return []
 
 
+def made() -> list[Path]:
+    """All groups of tests that there are."""
+    above = _above()
+    return [] if above is None else list(above[0].glob(f"{PREFIX}-*"))
+
+
+def is_mine(group: Path) -> bool:
+    """Whether this process has made it."""
+    return group.name.startswith(_mine())
+
+
+def _mine() -> str:
+    return f"{PREFIX}-{os.getpid()}-{start_ticks(os.getpid())}-"
+
+
 def _sweep() -> None:
     """What a test has left that was killed."""
-    above = _above()
-    if above is None:
-        return
-    for folder in above[0].glob(f"{PREFIX}-*"):
+    for folder in made():
         pid, ticks = folder.name.split("-")[2:4]
         if start_ticks(int(pid)) != int(ticks):
             _is_gone(folder)

@@ -18,6 +18,8 @@ from tests.integration.pods import system
 
 NODE: Final = "10.77.0.1"
 _BITS: Final = 16
+_BRIDGE: Final = "rwlan"
+_POD: Final = "rwpod"
 REPOSITORY: Final = Path(__file__).resolve().parents[3]
 _HOLD: Final = [sys.executable, "-S", "-m", "tests.integration.pods.hold"]
 
@@ -53,9 +55,9 @@ class Wire:
         self._names: dict[str, str] = {}
         self._ip(
             "link set lo up",
-            "link add lan type bridge",
-            f"addr add {NODE}/{_BITS} dev lan",
-            "link set lan up",
+            f"link add {_BRIDGE} type bridge",
+            f"addr add {NODE}/{_BITS} dev {_BRIDGE}",
+            f"link set {_BRIDGE} up",
         )
 
     def inside(self) -> AbstractContextManager[None]:
@@ -64,10 +66,10 @@ class Wire:
     def join(self, pod: Held) -> str:
         """The pod's address, from now on."""
         number = next(self._numbers)
-        address, name = f"10.77.{number >> 8}.{number & 255}", f"pod{number}"
+        address, name = f"10.77.{number >> 8}.{number & 255}", f"{_POD}{number}"
         self._ip(
             f"link add {name} type veth peer name eth0 netns {pod.process.pid}",
-            f"link set {name} master lan up",
+            f"link set {name} master {_BRIDGE} up",
         )
         _ip(
             pod.namespace("net"),
@@ -90,6 +92,11 @@ class Wire:
 
     def _ip(self, *commands: str) -> None:
         _ip(self._held.namespace("net"), *commands)
+
+
+def is_ours(link: str) -> bool:
+    """Whether a wire makes links of such a name."""
+    return link.startswith((_BRIDGE, _POD))
 
 
 def _ip(network: str, *commands: str) -> None:

@@ -15,8 +15,16 @@ DEFAULT_CAPABILITIES: Final = (
 )  # fmt: skip
 """Those that a runtime gives to a container which says nothing of them."""
 _SUFFIXES: Final = {"": 1, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "k": 10**3, "M": 10**6}
-Objects = Mapping[tuple[str, str], Mapping[str, str]]
-"""Data of ConfigMaps and Secrets, by kind and name."""
+Objects = Mapping[tuple[str, str, str], Mapping[str, str]]
+"""Data of ConfigMaps and Secrets, by namespace, kind and name."""
+
+
+@dataclass(frozen=True)
+class File:
+    """One of a volume that is made of objects."""
+
+    words: str
+    mode: int = 0o644
 
 
 class CannotBePlayed(Exception):
@@ -98,12 +106,13 @@ class Placed:
         return {}
 
     def data(self, kind: str, name: str, reference: Thing) -> Mapping[str, str] | None:
-        found = self.objects.get((kind, name))
+        space = text(part(self.pod, "metadata"), "namespace")
+        found = self.objects.get((space, kind, name))
         if found is None and not reference.get("optional"):
-            raise CannotBePlayed(f"there is no {kind} {name!r}")
+            raise CannotBePlayed(f"there is no {kind} {name!r} in namespace {space!r}")
         return found
 
-    def files(self, volume: Thing) -> dict[str, str] | None:
+    def files(self, volume: Thing) -> dict[str, File] | None:
         """What lies in a volume that is made of objects; None: it is of another sort."""
         if "secret" in volume:
             source = part(volume, "secret")
@@ -115,7 +124,7 @@ class Placed:
             return self._fields(part(volume, "downwardAPI"))
         if "projected" not in volume:
             return None
-        made: dict[str, str] = {}
+        made: dict[str, File] = {}
         for source in parts(part(volume, "projected").get("sources")):
             inner = {
                 key: {**value, "secretName": text(value, "name")} if key == "secret" else value
@@ -124,16 +133,19 @@ class Placed:
             made.update(self.files(inner) or {})
         return made
 
-    def _chosen(self, kind: str, name: str, source: Thing) -> dict[str, str]:
+    def _chosen(self, kind: str, name: str, source: Thing) -> dict[str, File]:
         data = self.data(kind, name, source) or {}
-        items = parts(source.get("items"))
-        if not items:
-            return dict(data)
-        return {text(i, "path"): data[text(i, "key")] for i in items if text(i, "key") in data}
-
-    def _fields(self, source: Thing) -> dict[str, str]:
+        usual = int(source.get("defaultMode", 0o644))
+        items = parts(source.get("items")) or [{"key": key, "path": key} for key in data]
         return {
-            text(item, "path"): self.field(text(part(item, "fieldRef"), "fieldPath"))
+            text(item, "path"): File(data[text(item, "key")], int(item.get("mode", usual)))
+            for item in items
+            if text(item, "key") in data
+        }
+
+    def _fields(self, source: Thing) -> dict[str, File]:
+        return {
+            text(item, "path"): File(self.field(text(part(item, "fieldRef"), "fieldPath")))
             for item in parts(source.get("items"))
         }
 

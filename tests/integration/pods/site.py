@@ -6,7 +6,8 @@ import json
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 from urllib.error import HTTPError
@@ -51,7 +52,10 @@ class Site:
             if folder.owner() == "root" and not folder.stat().st_mode & 0o001:
                 folder.chmod(folder.stat().st_mode | 0o011)
         token = {"token": known(self._cluster.http_port)}
-        objects = {("Secret", "runwatch"): token, ("Secret", "runwatch-ingest"): token}
+        objects = {
+            ("runwatch", "Secret", "runwatch"): token,
+            ("research", "Secret", "runwatch-ingest"): token,
+        }
         return Node(name, root, self.wire, objects, NAMES)
 
     # ── pods ──────────────────────────────────────────────────────────────────────────────────
@@ -81,6 +85,19 @@ class Site:
             except FileNotFoundError:
                 continue
         return False
+
+    @contextmanager
+    def cleared(self) -> Iterator[None]:
+        """The pods that are played in it end with it, but agents."""
+        before = list(self._pods)
+        try:
+            yield
+        finally:
+            kept = [*before, *self.agents.values()]
+            for pod in reversed(self._pods):
+                if pod not in kept:
+                    pod.close()
+            self._pods = [pod for pod in self._pods if pod in kept]
 
     # ── what the head says ────────────────────────────────────────────────────────────────────
 
