@@ -88,12 +88,18 @@ async def arrived(head: Head, run: str, session: str, names: Sequence[str]) -> d
     return {name: files[name] for name in names if name in files}
 
 
-async def pods_of(head: Head, run: str) -> dict[tuple[str, str], list[Mapping[str, Any]]]:
-    """The processes of a run that live, by the namespace and name of their pod."""
-    found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for process in await head.processes(run):
-        pod = str(process.get("pod") or "")
-        if pod and process.get("role", "process") == "process":
-            where = str(process.get("pod_namespace") or ""), pod
-            found.setdefault(where, []).append(process)
+Pod = tuple[str, str]
+"""Its namespace and name."""
+
+
+async def pods_of(head: Head, run: str) -> dict[Pod, list[Mapping[str, Any]]]:
+    """The processes of a run's newest attempt, by their pod."""
+    processes = [each for each in await head.processes(run) if each.get("pod")]
+    newest = max((int(each.get("attempt") or 0) for each in processes), default=0)
+    found: dict[Pod, list[Mapping[str, Any]]] = {}
+    for each in processes:
+        is_of_it = int(each.get("attempt") or 0) == newest
+        if is_of_it and each.get("role", "process") == "process":
+            where = str(each.get("pod_namespace") or ""), str(each["pod"])
+            found.setdefault(where, []).append(each)
     return found

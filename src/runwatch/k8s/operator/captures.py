@@ -144,14 +144,15 @@ class Captures:
         files: Mapping[str, Any],
     ) -> None:
         expected = asking.expected_files(capture)
-        if not expected:
-            raise Refused(asking.left_out(capture))
         pods = {
             int(process["rank"]): pod
             for (_, pod), processes in (await asking.pods_of(self._head, run)).items()
             for process in processes
         }
-        why = asking.left_out(capture)
+        why, ranks = asking.left_out(capture), ranks_of(capture, pods)
+        if not expected:
+            await self._write(ref, thing, FAILED, why, ranks=ranks)
+            return
         if missing := sorted(set(expected) - set(files)):
             why = "; ".join(filter(None, [why, f"not brought to the head yet: {missing[0]}"]))
         traces = [
@@ -162,7 +163,7 @@ class Captures:
             }
             for name, target in sorted(expected.items())
         ]
-        await self._write(ref, thing, SUCCEEDED, why, traces=traces, ranks=ranks_of(capture, pods))
+        await self._write(ref, thing, SUCCEEDED, why, traces=traces, ranks=ranks)
 
     def _link(self, file: Mapping[str, Any]) -> str:
         viewer = str(file.get("viewer") or "viewers/")

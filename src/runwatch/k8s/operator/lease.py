@@ -127,7 +127,14 @@ class Lease:
         lease = {"apiVersion": LEASES[0], "kind": "Lease", "metadata": metadata, "spec": spec}
         if found is None:
             return await self._api.create(self._all, lease)
-        return await self._api.replace(self._path, lease | {"metadata": found["metadata"]})
+        return await self._change(found, spec)
+
+    async def _change(self, found: Thing, spec: Mapping[str, Any]) -> Thing:
+        """If it is still how it was found: else ApiError 409."""
+        version = text(part(found, "metadata"), "resourceVersion")
+        return await self._api.patch(
+            self._path, {"metadata": {"resourceVersion": version}, "spec": spec}
+        )
 
     async def hold(self) -> None:
         """Renews it for as long as that succeeds.  Raises LeaseLost."""
@@ -172,9 +179,8 @@ class Lease:
         held, self._held = self._held, {}
         if not held:
             return
-        free = {**held, "spec": {**part(held, "spec"), "holderIdentity": ""}}
         try:
-            await self._api.replace(self._path, free)
+            await self._change(held, {"holderIdentity": ""})
         except ApiError as error:
             logger.info("the lease %s was not given back: %s", self._name, error)
 
