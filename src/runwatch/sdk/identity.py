@@ -21,7 +21,7 @@ from runwatch.journal.liveness import this_host
 from runwatch.record import RunId
 from runwatch.record.names import slug as slug
 from runwatch.sdk.guard import attempt, tally, text_of
-from runwatch.sdk.workload import workload
+from runwatch.sdk.workload import pod_facts, workload
 
 MAX_DISPLAY: Final = 200
 
@@ -111,8 +111,13 @@ def script_name() -> str:
 
 
 def scheduled_name(environment: Mapping[str, str]) -> str:
-    """What the scheduler or the launcher calls the job; "" if none says so."""
-    return next((found for name in _NAMES if (found := name(environment).strip())), "")
+    """What the scheduler or the launcher calls the job; "" if none says so.
+
+    In a watched pod with the namespace before it: two teams may call their jobs the same.
+    """
+    found = next((found for name in _NAMES if (found := name(environment).strip())), "")
+    namespace = pod_facts(environment).get("pod_namespace", "") if workload(environment).uid else ""
+    return f"{namespace}/{found}" if found and namespace else found
 
 
 def _slurm_name(environment: Mapping[str, str]) -> str:

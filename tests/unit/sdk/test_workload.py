@@ -79,6 +79,15 @@ def test_the_workload_names_what_nobody_else_names() -> None:
     assert identify("given", environment=told(), modules={}).run == "given"
 
 
+def test_two_namespaces_whose_jobs_are_called_the_same_are_two_runs() -> None:
+    ours, theirs = (POD | told() | {"POD_NAMESPACE": space} for space in ("ml", "vision"))
+    assert default_name(ours) == "ml/llama"
+    assert default_name(ours | {"JOBSET_NAME": "the-set"}) == "ml/the-set"
+    assert identify(None, environment=ours).run != identify(None, environment=theirs).run
+    assert default_name(ours | {"RUNWATCH_NAME": "mine"}) == "mine"
+    assert default_name(POD | {"JOBSET_NAME": "the-set"}) == "the-set", "nobody watches the pod"
+
+
 # ── who began together ─────────────────────────────────────────────────────────────────────────
 
 Pods = list[tuple[dict[str, str], int, float, float]]
