@@ -6,9 +6,20 @@ import json
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tests.cluster.rbac import ADMIN, User
+
+PREFIX: Final = "system:serviceaccount:"
+
+
+def account_user(name: str, uid: str = "") -> User | None:
+    """With the groups of every service account; None: it is none's name."""
+    namespace, colon, _ = name.removeprefix(PREFIX).partition(":")
+    if not name.startswith(PREFIX) or not colon:
+        return None
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+    return User(name, (*groups, "system:authenticated"), uid)
 
 
 @dataclass
@@ -25,17 +36,13 @@ class Accounts:
         return self._issued("admin", ADMIN)
 
     def issue(self, namespace: str, name: str, uid: str = "") -> str:
-        groups = (
-            "system:serviceaccounts",
-            f"system:serviceaccounts:{namespace}",
-            "system:authenticated",
-        )
-        user = User(f"system:serviceaccount:{namespace}:{name}", groups, uid)
+        user = account_user(f"{PREFIX}{namespace}:{name}", uid)
+        assert user is not None
         return self._issued(user.name, user)
 
     def withdraw(self, namespace: str, name: str) -> None:
         """No token of the account is good any more."""
-        for token in self._tokens.pop(f"system:serviceaccount:{namespace}:{name}", set()):
+        for token in self._tokens.pop(f"{PREFIX}{namespace}:{name}", set()):
             del self._users[token]
 
     def _issued(self, name: str, user: User) -> str:

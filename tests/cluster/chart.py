@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import yaml
 
+from tests.cluster.hands import Hands
+
 CHART: Final = Path(__file__).parents[2] / "deploy/helm/runwatch"
 NAMESPACE: Final = "runwatch"
 RELEASE: Final = "runwatch"
@@ -45,6 +47,12 @@ def rendered(
     assert done.returncode == 0, done.stderr
     things = [thing for thing in yaml.safe_load_all(done.stdout) if thing]
     return [thing for thing in things if "helm.sh/hook" not in (notes(thing))]
+
+
+def define(cluster: Hands) -> None:
+    """The chart's own kinds, without helm: its files of them are no templates."""
+    for path in sorted((CHART / "files/crds").glob("*.yaml")):
+        cluster.apply(path)
 
 
 def notes(thing: Thing) -> dict[str, str]:

@@ -37,6 +37,7 @@ _SUB_KINDS: Final = {
     "token": ("authentication.k8s.io", "v1", "TokenRequest"),
     "scale": ("autoscaling", "v1", "Scale"),
     "binding": ("", "v1", "Binding"),
+    "portforward": ("", "v1", "PodPortForwardOptions"),
 }
 
 

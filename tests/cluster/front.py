@@ -5,20 +5,32 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiohttp import web
 
-from tests.cluster import answers, discovery, openapi, patching, rbac, reviews, tables, watching
+from tests.cluster import (
+    accounts,
+    answers,
+    discovery,
+    forwarding,
+    openapi,
+    patching,
+    protobuf,
+    rbac,
+    reviews,
+    tables,
+    watching,
+)
 from tests.cluster.accounts import Accounts
 from tests.cluster.answers import Refusal
 from tests.cluster.faults import CUT, Asked, Faults
 from tests.cluster.kinds import Kind, Kinds
-from tests.cluster.rbac import User
+from tests.cluster.rbac import Deed, User
 from tests.cluster.rendering import listed, presented, shown
-from tests.cluster.routes import Review, Route, parts_of, route
+from tests.cluster.routes import FORWARD, Review, Route, parts_of, route
 from tests.cluster.storage import Storage, Stored
 from tests.cluster.subresources import Subresources
 from tests.cluster.verbs import Ask, Verbs
@@ -62,6 +74,8 @@ class Front:
     now: Callable[[], float]
     enforced: bool
     """Whether anybody but an admin needs rights."""
+    ports: Mapping[tuple[str, str], forwarding.Ports]
+    """Of pods, by namespace and name: where they really are."""
     asked: list[Asked] = field(default_factory=list)
     watches: set[Watching] = field(default_factory=set)
 
@@ -101,7 +115,21 @@ class Front:
         user = self.accounts.user(token.strip()) if scheme.lower() == "bearer" else None
         if user is None and request.path.strip("/") not in (*_HEALTH, "version"):
             raise answers.unauthorized()
+        if user is not None and "Impersonate-User" in request.headers:
+            return self._impersonated(request, user)
         return user or User("system:anonymous", ("system:unauthenticated",))
+
+    def _impersonated(self, request: web.BaseRequest, user: User) -> User:
+        """As `kubectl --as`."""
+        name = request.headers["Impersonate-User"]
+        other = accounts.account_user(name) or User(name)
+        namespace, _, short = name.removeprefix(accounts.PREFIX).rpartition(":")
+        plural = "serviceaccounts" if other.is_account else "users"
+        deed = Deed("impersonate", "", plural, namespace, short)
+        if self.enforced and not rbac.allowed(self.storage, user, deed):
+            raise rbac.refused(user, deed)
+        groups = request.headers.getall("Impersonate-Group", [])
+        return User(other.name, (*other.groups, *groups))
 
     async def _answered(self, request: web.BaseRequest, user: User) -> web.StreamResponse:
         parts = parts_of(request.path)
@@ -120,8 +148,17 @@ class Front:
         if self.enforced and not rbac.allowed(self.storage, user, deed):
             raise rbac.refused(user, deed)
         ask = Ask(
-            user, found.kind, found.namespace, found.name, found.subresource, dict(request.query)
+            user,
+            found.kind,
+            found.namespace,
+            found.name,
+            found.subresource,
+            dict(request.query),
+            agent=request.headers.get("User-Agent", ""),
         )
+        if found.subresource == FORWARD:
+            place = self.verbs.get(ask).place
+            return await forwarding.forwarded(request, self.ports.get(place, {}))
         if found.verb == "watch":
             return await self._watched(request, ask)
         response = await self._done(request, found, ask)
@@ -266,6 +303,8 @@ async def _body(request: web.BaseRequest) -> bytes:
         if len(body) > _LONGEST_BODY_BYTES:
             message = f"Request entity too large: limit is {_LONGEST_BODY_BYTES}"
             raise Refusal(413, "RequestEntityTooLarge", message)
+    if request.content_type == protobuf.FORM:
+        return json.dumps(protobuf.decoded(bytes(body))).encode()
     return bytes(body)
 
 

@@ -68,7 +68,7 @@ class Kind:
 
 # apiVersion, kind, plural, N(amespaced) or C(luster), short names, subresources, categories
 _TABLE: Final = """
-v1 Pod pods N po status,eviction,binding all
+v1 Pod pods N po status,eviction,binding,portforward all
 v1 Namespace namespaces C ns status -
 v1 Node nodes C no status -
 v1 Event events N ev - -

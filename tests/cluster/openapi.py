@@ -1,4 +1,5 @@
-"""The little of OpenAPI that kubectl asks for: that changes may be validated here.
+"""The little of OpenAPI that kubectl asks for: that changes may be validated here, and the schemas
+of definitions for `kubectl explain`.
 
 kubectl then sends what it is given as it is, and the server says what is wrong with it.
 """
@@ -52,5 +53,15 @@ def _document(kinds: list[Kind]) -> Thing:
                 },
             }
         }
+    schemas = {
+        f"{kind.group}.{kind.version}.{kind.kind}": {
+            **kind.schema,
+            "x-kubernetes-group-version-kind": [
+                {"group": kind.group, "version": kind.version, "kind": kind.kind}
+            ],
+        }
+        for kind in kinds
+        if kind.schema is not None
+    }
     info = {"title": "Kubernetes", "version": "v1.32.4"}
-    return {"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": {}}}
+    return {"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": schemas}}

@@ -10,6 +10,7 @@ from tests.cluster.kinds import Kind, Kinds
 from tests.cluster.rbac import Deed
 
 _ONE = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "POST": "create"}
+FORWARD = "portforward"
 _MANY = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
 
 
@@ -74,6 +75,8 @@ def route(
     verb = (_ONE if name else _MANY).get(method)
     if verb is None or (method == "POST" and name and not subresource):
         raise answers.method_not_allowed()
+    if subresource == FORWARD:  # also as a WebSocket, which is asked for by GET
+        verb = "create"
     if verb in ("get", "list") and not subresource and query.get("watch") in ("true", "1"):
         verb = "watch"
     return Route(verb, kind, namespace, name, subresource)

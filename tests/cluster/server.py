@@ -56,6 +56,8 @@ class Cluster(Hands):
         self.faults = Faults()
         self.services: dict[tuple[str, str], tuple[str, int]] = {}
         """Where a webhook's Service (namespace, name) is: host and port."""
+        self.ports: dict[tuple[str, str], dict[int, tuple[str, int]]] = {}
+        """Where ports of a pod (namespace, name) are, for `kubectl port-forward`.  Else: here."""
         self._authority = trustme.CA()
         self._enforced = enforced
         self._clock = clock
@@ -226,6 +228,7 @@ class Cluster(Hands):
             self.faults,
             self._clock,
             self._enforced,
+            self.ports,
         )
         self.faults.drop_watches = lambda: self._now(self._drop_watches)
         self.faults.end_watches = lambda: self._now(self._end_watches)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tests.cluster import answers, checking, definitions, patching, podsecurity, rendering
+from tests.cluster import answers, checking, definitions, fields, patching, podsecurity, rendering
 from tests.cluster import pods as pod_rules
 from tests.cluster.admission import Admission, Request
 from tests.cluster.answers import Cause, Refusal
@@ -28,6 +28,7 @@ _SERVERS_OWN: Final = (
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
 )
+_NOBODYS: Final = ("namespace", "name", "generation", "resourceVersion", "managedFields")
 
 
 @dataclass
@@ -41,6 +42,13 @@ class Ask:
     subresource: str = ""
     query: Mapping[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    agent: str = "tests"
+    """The client's User-Agent."""
+
+    def writer(self, form: str = "") -> fields.Writer:
+        manager = self.query.get("fieldManager") or self.agent.partition("/")[0] or "unknown"
+        operation = "Apply" if form == patching.APPLY else "Update"
+        return fields.Writer(manager, operation, self.subresource)
 
     @property
     def dry_run(self) -> bool:
@@ -111,7 +119,7 @@ class Verbs:
 
     # ── creating ──────────────────────────────────────────────────────────────────────────────
 
-    async def create(self, ask: Ask, body: object) -> Stored:
+    async def create(self, ask: Ask, body: object, form: str = "") -> Stored:
         kind = ask.kind
         thing = checking.same_kind(kind, body)
         meta = thing["metadata"]
@@ -140,6 +148,7 @@ class Verbs:
             raise answers.already_exists(kind, meta["name"])
         self._born(kind, thing)
         kept = rendering.kept(kind, thing)
+        meta["managedFields"] = fields.told(None, kept, ask.writer(form), self._now())
         if ask.dry_run:
             return Stored(0, kept, json.dumps(kept).encode())
         stored = self._storage.put(kind.key, kept)
@@ -253,13 +262,13 @@ class Verbs:
             thing = patching.parsed(body)
             if isinstance(thing, dict):
                 thing.setdefault("metadata", {}).setdefault("name", ask.name)
-            return await self.create(ask, thing)
+            return await self.create(ask, thing, form)
         thing = patching.patched(ask.kind, form, body, rendering.presented(ask.kind, before.copy()))
         checking.same_kind(ask.kind, thing)
         self._unknown(ask, checking.filled(ask.kind, thing))
-        return self._change(ask, before, rendering.kept(ask.kind, thing))
+        return self._change(ask, before, rendering.kept(ask.kind, thing), form)
 
-    def _change(self, ask: Ask, before: Stored, thing: Thing) -> Stored:
+    def _change(self, ask: Ask, before: Stored, thing: Thing, form: str = "") -> Stored:
         kind, old, meta = ask.kind, before.copy(), thing["metadata"]
         said = meta.get("resourceVersion")
         if said and said != str(before.revision):
@@ -276,15 +285,17 @@ class Verbs:
             if "status" in old:
                 thing["status"] = old["status"]
         meta = thing["metadata"]
-        for name in (*_SERVERS_OWN, "namespace", "name", "generation", "resourceVersion"):
+        for name in (*_SERVERS_OWN, *_NOBODYS):
             meta.pop(name, None)
             if name in old["metadata"]:
                 meta[name] = old["metadata"][name]
-        meta.pop("managedFields", None)
         causes = [*checking.refused_change(kind, old, thing), *checking.wrong(kind, thing)]
         self._checked(kind, thing, causes)
-        if thing == before.thing or ask.dry_run:
-            return before if thing == before.thing else Stored(0, thing, json.dumps(thing).encode())
+        if thing == before.thing:
+            return before
+        meta["managedFields"] = fields.told(old, thing, ask.writer(form), self._now())
+        if ask.dry_run:
+            return Stored(0, thing, json.dumps(thing).encode())
         if "generation" in meta and _specified(thing, kind) != _specified(old, kind):
             meta["generation"] += 1
         if kind.kind == "CustomResourceDefinition" and not ask.subresource:
