@@ -182,29 +182,34 @@ topologySpreadConstraints:
 {{- .Values.tokens.existingSecret | default (printf "%s-tokens" (include "runwatch.fullname" .)) -}}
 {{- end -}}
 
-{{- define "runwatch.hasCa" -}}
-{{- if and .Values.head.enabled .Values.head.tls.secretName .Values.head.tls.hasCa }}true{{ end -}}
+{{/* The Secret with the ca.crt by which programs check the head; nothing: by the authorities that their image knows. */}}
+{{- define "runwatch.caSecret" -}}
+{{- if .Values.caSecret -}}
+{{- .Values.caSecret -}}
+{{- else if and .Values.head.enabled .Values.head.tls.hasCa -}}
+{{- .Values.head.tls.secretName -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Env and mounts of everything that asks the head. */}}
 {{- define "runwatch.headEnv" -}}
 - {name: RUNWATCH_HEAD, value: {{ include "runwatch.address" . | quote }}}
-{{- if include "runwatch.hasCa" . }}
+{{- if include "runwatch.caSecret" . }}
 - {name: RUNWATCH_CA, value: /etc/runwatch/ca/ca.crt}
 {{- end }}
 {{- end -}}
 
 {{- define "runwatch.caMount" -}}
-{{- if include "runwatch.hasCa" . -}}
+{{- if include "runwatch.caSecret" . -}}
 - {name: ca, mountPath: /etc/runwatch/ca, readOnly: true}
 {{- end }}
 {{- end -}}
 
 {{- define "runwatch.caVolume" -}}
-{{- if include "runwatch.hasCa" . -}}
+{{- with include "runwatch.caSecret" . -}}
 - name: ca
   secret:
-    secretName: {{ .Values.head.tls.secretName }}
+    secretName: {{ . }}
     items: [{key: ca.crt, path: ca.crt}]
 {{- end }}
 {{- end -}}

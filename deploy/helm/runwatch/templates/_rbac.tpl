@@ -1,7 +1,8 @@
 {{/* A role and its binding to the part's account; with "namespace" only there. */}}
 {{- define "runwatch.role" }}
 {{- $kind := ternary "Role" "ClusterRole" (hasKey . "namespace") }}
-{{- $name := ternary (include "runwatch.fullname" .root) (include "runwatch.wide" .root) (hasKey . "namespace") }}
+{{- $is_own := eq .root.Release.Namespace (default "" .namespace) }}
+{{- $name := ternary (include "runwatch.fullname" .root) (include "runwatch.wide" .root) $is_own }}
 {{- $name = printf "%s-%s" $name .part }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
@@ -34,16 +35,16 @@ subjects:
   namespace: {{ .root.Release.Namespace }}
 {{- end }}
 
-{{/* The kinds whose pods are watched, and those between them and the pod: they are read, one by one. */}}
+{{/* The kinds whose pods are watched, those between them and the pod, and what starts them: they are read, one by one. */}}
 {{- define "runwatch.workloads" -}}
 - {apiGroups: [apps], resources: [deployments, replicasets, statefulsets], verbs: [get]}
-- {apiGroups: [batch], resources: [jobs], verbs: [get]}
+- {apiGroups: [batch], resources: [jobs, cronjobs], verbs: [get]}
 - {apiGroups: [jobset.x-k8s.io], resources: [jobsets], verbs: [get]}
 - {apiGroups: [leaderworkerset.x-k8s.io], resources: [leaderworkersets], verbs: [get]}
-- {apiGroups: [ray.io], resources: [rayclusters, rayjobs, rayservices], verbs: [get]}
-- {apiGroups: [kubeflow.org], resources: [pytorchjobs, mpijobs, tfjobs, jaxjobs], verbs: [get]}
+- {apiGroups: [ray.io], resources: [rayclusters, rayjobs, rayservices, raycronjobs], verbs: [get]}
+- {apiGroups: [kubeflow.org], resources: [pytorchjobs, mpijobs, tfjobs, jaxjobs, xgboostjobs, paddlejobs, scheduledworkflows], verbs: [get]}
 - {apiGroups: [trainer.kubeflow.org], resources: [trainjobs], verbs: [get]}
-- {apiGroups: [argoproj.io], resources: [workflows], verbs: [get]}
+- {apiGroups: [argoproj.io], resources: [workflows, cronworkflows], verbs: [get]}
 - {apiGroups: [batch.volcano.sh], resources: [jobs], verbs: [get]}
 {{- range .Values.rbac.workloads }}
 - {apiGroups: {{ toJson .apiGroups }}, resources: {{ toJson .resources }}, verbs: [get]}
