@@ -20,12 +20,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from runwatch import logs
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.settings import load
 from runwatch.terminal import log_to_stderr, shown
+
+if TYPE_CHECKING:
+    from runwatch.k8s.api import Access
 
 EXTRA: Final = ("aiohttp", "cryptography", "kopf", "yaml")
 """What `runwatch[k8s]` brings along."""
@@ -41,20 +44,25 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--certificate", type=Path, metavar="FILE", help="PEM file (default: one of our own)"
     )
     webhook.add_argument("--key", type=Path, metavar="FILE", help="PEM file of its key")
-    webhook.add_argument(
-        "--server", default="", metavar="URL", help="the API server (default: that of this pod)"
-    )
-    webhook.add_argument(
-        "--account",
-        type=Path,
-        metavar="DIR",
-        help="folder with token, ca.crt and namespace (default: where a pod has them)",
-    )
-    parts.add_parser("operator", help="carry out objects, tell the head of pods")
+    _api_server(webhook)
+    operator = parts.add_parser("operator", help="carry out objects, tell the head of pods")
+    _api_server(operator)
     files = parts.add_parser("files", help="put our files into a folder")
     files.add_argument("place", type=Path, metavar="DIR", help="where to; it is made if need be")
     files.add_argument(
         "--lenient", action="store_true", help="exit with 0 if that fails: a pod starts without us"
+    )
+
+
+def _api_server(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--server", default="", metavar="URL", help="the API server (default: that of this pod)"
+    )
+    parser.add_argument(
+        "--account",
+        type=Path,
+        metavar="DIR",
+        help="folder with token, ca.crt and namespace (default: where a pod has them)",
     )
 
 
@@ -64,32 +72,35 @@ def run(arguments: argparse.Namespace) -> int:
     log_to_stderr(_FORM)
     logs.spare()
     with _extra():
-        return _webhook(arguments) if arguments.part == "webhook" else _operator()
+        return _webhook(arguments) if arguments.part == "webhook" else _operator(arguments)
 
 
 def _webhook(arguments: argparse.Namespace) -> int:
     from runwatch.k8s import webhook
-    from runwatch.k8s.api import ACCOUNT, Access
     from runwatch.k8s.settings import WebhookSettings
 
     settings = load(WebhookSettings, section="webhook", flags=vars(arguments)).values
-    account = arguments.account or ACCOUNT
-    if arguments.server:
-        access = Access(arguments.server, account)
-    else:
-        access = Access.in_cluster(account=account)
-    asyncio.run(webhook.run(settings, access))
+    asyncio.run(webhook.run(settings, _access(arguments)))
     return 0
 
 
-def _operator() -> int:
+def _operator(arguments: argparse.Namespace) -> int:
     from runwatch.k8s.operator.main import run
     from runwatch.k8s.operator.settings import OperatorSettings
 
     settings = load(OperatorSettings, section="operator").values
     if not settings.head:
         raise UsageError("the operator needs a head: RUNWATCH_HEAD=http://runwatch-head:8090")
-    return run(settings)
+    return run(settings, _access(arguments))
+
+
+def _access(arguments: argparse.Namespace) -> Access:
+    from runwatch.k8s.api import ACCOUNT, Access
+
+    account = arguments.account or ACCOUNT
+    if arguments.server:
+        return Access(arguments.server, account)
+    return Access.in_cluster(account=account)
 
 
 @contextmanager

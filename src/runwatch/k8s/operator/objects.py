@@ -16,6 +16,8 @@ SUCCEEDED: Final = "Succeeded"
 FAILED: Final = "Failed"
 OVER: Final = (SUCCEEDED, FAILED)
 LONGEST_MESSAGE: Final = 1_000
+AT_ONCE: Final = 500
+"""Objects of one answer, when all are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,28 @@ async def read(api: Api, ref: Ref) -> Thing | None:
             return None
         raise
     return None if part(thing, "metadata").get("deletionTimestamp") else thing
+
+
+async def listed(
+    api: Api, kind: Kind, namespaces: Sequence[str], labels: str = "", fields: str = ""
+) -> list[Thing]:
+    """All of a kind; of a kind that the cluster does not know: none."""
+    found: list[Thing] = []
+    wanted = {"labelSelector": labels, "fieldSelector": fields, "limit": str(AT_ONCE)}
+    for namespace in namespaces or ("",):
+        path, more = path_of(kind.api_version, kind.plural, namespace), ""
+        while True:
+            try:
+                page = await api.get(path, **wanted, **({"continue": more} if more else {}))
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+                break
+            found += parts(page.get("items"))
+            more = text(part(page, "metadata"), "continue")
+            if not more:
+                break
+    return found
 
 
 async def write_status(api: Api, ref: Ref, thing: Thing, status: Mapping[str, Any]) -> Thing:

@@ -93,6 +93,11 @@ class OperatorSettings:
         return self.dir or runwatch_dir()
 
     @property
+    def only(self) -> tuple[str, ...]:
+        """These namespaces; none: all."""
+        return tuple(each for name in self.namespaces.split(",") if (each := name.strip()))
+
+    @property
     def link_base(self) -> str:
         return (self.link or self.head).rstrip("/")
 

@@ -51,6 +51,9 @@ class Work(Generic[Key]):
     def __len__(self) -> int:
         return len(self._when) + len(self._busy)
 
+    def __contains__(self, key: Key) -> bool:
+        return key in self._when or key in self._busy
+
     def add(self, key: Key, seconds: float = 0.0) -> None:
         """It is due after so many seconds, if it is not due earlier anyway."""
         due = asyncio.get_running_loop().time() + seconds
