@@ -69,7 +69,8 @@ def wrong(value: Any, schema: Schema, path: str = "") -> Iterator[Cause]:
         return
     said = _type_said(value, schema)
     if said:
-        yield _invalid(path, value, f'{_at(path)} must be of type {schema["type"]}: "{said}"')
+        wanted = schema.get("type", "integer or string")
+        yield _invalid(path, value, f'{_at(path)} must be of type {wanted}: "{said}"')
         return
     choices = schema.get("enum")
     if choices is not None and value not in choices:

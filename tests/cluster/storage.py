@@ -64,11 +64,24 @@ class Storage:
     def get(self, resource: Resource, namespace: str, name: str) -> Stored | None:
         return self._kept.get(resource, {}).get((namespace, name))
 
-    def items(self, resource: Resource, namespace: str = "") -> list[Stored]:
-        """In one namespace or all, in the order of their names."""
+    def items(
+        self, resource: Resource, namespace: str = "", revision: int | None = None
+    ) -> list[Stored]:
+        """In one namespace or all, in the order of their names; as it is now, or was."""
         kept = self._kept.get(resource, {})
+        if revision is not None:
+            kept = self._as_it_was(resource, revision)
         places = sorted(place for place in kept if not namespace or place[0] == namespace)
         return [kept[place] for place in places]
+
+    def _as_it_was(self, resource: Resource, revision: int) -> dict[Place, Stored]:
+        kept = dict(self._kept.get(resource, {}))
+        for change in reversed(self.since(resource, revision)):
+            if change.before is None:
+                del kept[change.now.place]
+            else:
+                kept[change.before.place] = change.before
+        return kept
 
     def everything(self) -> Iterator[tuple[Resource, Stored]]:
         for resource, kept in list(self._kept.items()):

@@ -97,17 +97,16 @@ class Verbs:
         if exact and asked.isdigit() and int(asked) < self._storage.compacted:
             raise answers.too_old(int(asked), self._storage.compacted)
         test = ask.test()
-        found = [
-            stored
-            for stored in self._storage.items(ask.kind.key, ask.namespace)
-            if test(stored.thing)
-        ]
         revision, after = self._storage.revision, ("", "")
         if ask.query.get("continue"):
             revision, after = _continued(ask.query["continue"])
             if revision < self._storage.compacted:
                 raise answers.continuation_expired()
-            found = [stored for stored in found if stored.place > after]
+        found = [
+            stored
+            for stored in self._storage.items(ask.kind.key, ask.namespace, revision)
+            if stored.place > after and test(stored.thing)
+        ]
         meta: Thing = {"resourceVersion": str(revision)}
         limit = int(ask.query.get("limit") or 0)
         if limit and len(found) > limit:
