@@ -73,6 +73,10 @@ class Owner(NamedTuple):
         """ "" for the core's own."""
         return self.api_version.rpartition("/")[0]
 
+    @property
+    def group_kind(self) -> tuple[str, str]:
+        return self.group, self.kind
+
 
 def owners(thing: Thing) -> Iterator[Owner]:
     """Those that control it: at most one, as the server has it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import copy
 import json
 import ssl
 import time
@@ -247,7 +248,7 @@ def _review(request: Request, thing: Thing) -> Thing:
         "namespace": request.namespace,
         "operation": request.operation,
         "userInfo": request.user.info(),
-        "object": thing,
+        "object": copy.deepcopy(thing),  # what is on the list of calls stays as it was asked
         "oldObject": None,
         "dryRun": request.dry_run,
         "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},

@@ -74,7 +74,7 @@ def inject(
     told = variables.identity(workload, chain, name, settings.cluster)
     told += variables.of_run(wished, settings, mode)
     for container in work.containers():
-        _tell(container, told)
+        _tell(container, [*told, variables.plain(variables.CONTAINER, text(container, "name"))])
     if mode != "none":
         _record(work)
     begun = _begin(work)

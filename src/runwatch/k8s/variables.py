@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from runwatch.k8s.names import WORKLOAD
+from runwatch.k8s.names import WATCHED, WORKLOAD
 from runwatch.k8s.settings import WebhookSettings
 from runwatch.k8s.wishes import Wishes
 from runwatch.k8s.workloads import Chain, Link
@@ -16,6 +16,7 @@ Variable = dict[str, Any]
 
 POD_NAME: Final = "POD_NAME"
 POD_UID: Final = "RUNWATCH_POD_UID"
+CONTAINER: Final = "RUNWATCH_CONTAINER"
 _FIELDS: Final = {
     POD_NAME: "metadata.name",
     "POD_NAMESPACE": "metadata.namespace",
@@ -45,7 +46,7 @@ def workload_of(pod: Thing, chain: Chain, now_ns: int) -> Link:
         told = {}
     before = text(told, "created") if isinstance(told, Mapping) else ""
     created = text(about, "creationTimestamp") or before or written(now_ns)
-    labels = part(about, "labels")
+    labels = {key: its for key, its in part(about, "labels").items() if key != WATCHED}
     return Link("v1", "Pod", text(about, "name"), "", created, "pods", labels)
 
 

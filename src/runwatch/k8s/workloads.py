@@ -94,7 +94,7 @@ class Chain:
     @property
     def parent(self) -> str:
         """The name of what starts the workload again and again, if something does."""
-        last = self.links[-1] if self.links else None
+        last = self.unread or (self.links[-1] if self.links else None)
         return last.name if last is not None and last.group_kind in SCHEDULES else ""
 
 
@@ -164,7 +164,7 @@ class Workloads:
         return await self._links.get(key, ask)
 
     async def _plural(self, owner: Owner) -> str:
-        known = PLURALS.get((owner.group, owner.kind))
+        known = PLURALS.get(owner.group_kind)
         if known is not None:
             return known
 
