@@ -41,6 +41,8 @@ SOURCES: Final[Mapping[str, str]] = {
     "checkpoint_restore": "UNPRODUCTIVE_CHECKPOINT_RESTORE_TIME",
     "wasted_progress": "WASTED_PROGRESS_FROM_DISRUPTION",
     "infrastructure_recovery": "INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION",
+    "scheduling_wait": "INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION",
+    "pod_startup": "INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION",
     "elastic_slice_down": "ELASTIC_SLICE_DOWN",
     "elastic_scale_up": "ELASTIC_SCALE_UP",
     "elastic_reinitialization": "ELASTIC_REINITIALIZATION",

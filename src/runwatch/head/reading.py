@@ -30,6 +30,7 @@ from runwatch.views.configs import Configs, merge_configs
 from runwatch.views.devices import count_devices
 from runwatch.views.divergence import Divergence, divergences, is_loss
 from runwatch.views.goodput.figures import WITNESSES, Holding, holdings
+from runwatch.views.goodput.waiting import next_pods
 from runwatch.views.incidents import incidents_of
 from runwatch.views.pods import NO_PODS, Pods
 from runwatch.views.runs import (
@@ -329,10 +330,11 @@ class Reading:
         named = (self.store.series(run, metric=metric) for metric in set(question.metrics))
         return choose(chain.from_iterable(named), question, attempts)
 
-    def holdings(self, run: RunId, states: Iterable[ProcessState]) -> list[Holding]:
+    def holdings(self, run: RunId, states: Sequence[ProcessState]) -> list[Holding]:
         """How many devices each attempt of the run held."""
         named = (self.store.series(run, metric=metric) for metric in WITNESSES)
-        return holdings(states, chain.from_iterable(named))
+        coming = next_pods(states, self.pods(run, states))
+        return holdings(states, chain.from_iterable(named), coming)
 
     def attempts(self, run: RunId) -> AttemptOf:
         return attempts(self.store.processes(run))

@@ -193,6 +193,23 @@ def _queued_as_pods_say(states: Sequence[ProcessState], pods: Pods) -> list[Proc
     return found
 
 
+def queue_of(
+    members: Iterable[ProcessState], before_ns: int, start_ns: int
+) -> tuple[int, int] | None:
+    """When the job of a later attempt was in the queue.  The attempt began at `start_ns`.
+
+    This counts only if the job was queued after the attempt before it began, at `before_ns`: a
+    restart within one job keeps its machines.
+    """
+    mine = list(members)
+    queued = [at for member in mine if (at := member.queued_at_ns) is not None and at > before_ns]
+    if not queued:
+        return None
+    granted = [at for one in mine if (at := one.granted_at_ns) is not None and at >= min(queued)]
+    away = min(queued), min([start_ns, *granted])
+    return away if away[0] < away[1] else None
+
+
 def _place(state: ProcessState) -> tuple[str, int, int, int, str]:
     """The launcher of an attempt comes before its ranks."""
     rank = -1 if state.is_launcher else state.rank
@@ -428,10 +445,13 @@ def _summary(
 
 def _waits(newest: AttemptSummary, members: Sequence[ProcessState], pods: Pods) -> str:
     """What keeps the pods of the next attempt from running."""
-    if newest.state in ("running", "completed"):
+    said_done = any(m.done for m in members if m.attempt == newest.attempt)
+    if newest.state == "running" or said_done:
         return ""
     known = {member.pod_uid for member in members}
     since_ns = newest.last_ns if newest.ended_ns is None else newest.ended_ns
+    if newest.state == "completed":  # who is sent away may end well
+        return trouble(pods.coming(since_ns, known))
     own = (pod for member in members if (pod := pods.get(member.pod_uid)) is not None)
     looping = [pod for pod in own if pod.phase() != "ended"]
     return trouble([*pods.coming(since_ns, known), *looping])

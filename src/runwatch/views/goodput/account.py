@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from runwatch.views.goodput.classes import FIRST_CUSTOM, WORK, ClassNames, Spent
+from runwatch.views.goodput.classes import FIRST_CUSTOM, RECOVERY, WORK, ClassNames, Spent
 from runwatch.views.goodput.ledger import AttemptKey
 from runwatch.views.goodput.steps.laps import Lap
 from runwatch.views.goodput.timeline import Interval, Timeline
@@ -116,6 +116,19 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing of the run could go on: what it needed had no machine, or was being started."""
+
+    start_ns: int
+    end_ns: int
+    spent: Spent
+    who: str = ""
+    """The pods that were waited for; "": the job, in its scheduler's queue."""
+    said: str = ""
+    """What the cluster said, if it did."""
+
+
+@dataclass(frozen=True, slots=True)
 class RankShare:
     """The steps of one rank, and how long the other ranks waited for it."""
 
@@ -185,6 +198,8 @@ class Goodput:
     """Where the run went back to an earlier step, and which work was lost by that."""
     laps: Sequence[Lap] = ()
     """All steps, in order of time."""
+    waits: Sequence[Wait] = ()
+    """When machines or pods were waited for, in order of time."""
 
     def step_at(self, time_ns: int) -> tuple[int | None, int | None, int | None]:
         """The last step that began by `time_ns`, when it began, and when the next step began."""
@@ -425,7 +440,8 @@ def mean_time_between_failures_ns(goodput: Goodput) -> int | None:
     """The mean time per disruption in which the run was not recovering."""
     if not goodput.disruptions:
         return None
-    recovering = goodput.account().spent_ns["infrastructure_recovery"]
+    spent_ns = goodput.account().spent_ns
+    recovering = sum(spent_ns[spent.name.lower()] for spent in RECOVERY)
     return (goodput.end_ns - goodput.start_ns - recovering) // len(goodput.disruptions)
 
 

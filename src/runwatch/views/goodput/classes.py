@@ -33,6 +33,8 @@ class Spent(IntEnum):
     ELASTIC_SCALE_UP = 15
     ELASTIC_REINITIALIZATION = 16
     UNATTRIBUTED = 17
+    SCHEDULING_WAIT = 18
+    POD_STARTUP = 19
 
 
 FIRST_CUSTOM: Final = len(Spent)
@@ -45,6 +47,10 @@ _ELASTIC: Final = frozenset(
 
 WORK: Final = (Spent.PRODUCTIVE, Spent.DEGRADED_CAPACITY)
 """Time in which steps are worked on.  It is wasted if the steps are done again."""
+RECOVERY: Final = (
+    Spent.INFRASTRUCTURE_RECOVERY, Spent.SCHEDULING_WAIT, Spent.POD_STARTUP,
+)  # fmt: skip
+"""Time in which a run has to wait for what it runs on."""
 
 Kind = Literal[
     "accelerator_init",

@@ -17,12 +17,14 @@ The rules, beside those of `track.py` and `books.py`:
 * work that is done again is wasted progress in the place where it was first done, from the step
   that the run went back to; this is the one rule by which booked time changes its class;
 * before an attempt's first step, time that nothing claims is training preparation; elsewhere it is
-  unattributed, and so is all of a run that does no steps.
+  unattributed, and so is all of a run that does no steps;
+* between attempts and before an attempt's first step, what the run waits for its machines and its
+  pods is theirs (`waiting.py`); a run that went down goes on while pods are there for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from runwatch.views.goodput.account import (
@@ -34,6 +36,7 @@ from runwatch.views.goodput.account import (
     RankShare,
     Stretch,
     Turn,
+    Wait,
     normalised,
     went_on,
 )
@@ -45,6 +48,7 @@ from runwatch.views.goodput.steps.judging import QUEUED, Pace
 from runwatch.views.goodput.steps.laps import Lap
 from runwatch.views.goodput.steps.track import OpenState, Track
 from runwatch.views.goodput.timeline import Timeline
+from runwatch.views.goodput.waiting import NO_MACHINES, WHOLE_SECOND_NS, Coming, Machines
 from runwatch.views.pace import LIMITS, nanoseconds
 
 
@@ -52,6 +56,7 @@ from runwatch.views.pace import LIMITS, nanoseconds
 class _Scene:
     """All that is known of one attempt before it is drawn."""
 
+    key: AttemptKey
     attempt: Attempt | None
     lives: Sequence[Life]
     start_ns: int
@@ -62,6 +67,7 @@ class _Scene:
     """The first step that a later attempt does."""
     has_steps: bool
     """Whether any attempt of the run does steps."""
+    machines: Machines = NO_MACHINES
     prior: Pace = Pace()
     """How long a step took in the attempts before."""
 
@@ -95,6 +101,15 @@ class _Scene:
         return self.is_restarted or any(
             not life.ok and life.end_ns is not None for life in self.lives
         )
+
+    @property
+    def wanted_ns(self) -> int:
+        """Until when pods were there to go on with the run; 0: none were."""
+        ends = [life.end_ns for life in self.lives if life.end_ns is not None]
+        bad = [life.end_ns for life in self.lives if life.end_ns is not None and not life.ok]
+        if not ends or (not bad and (self.said_done or not self.has_steps)):
+            return 0
+        return self.machines.wanted_until(min(bad, default=max(ends)), self.now_ns)
 
     @property
     def tracks(self) -> Sequence[Track]:
@@ -151,19 +166,43 @@ class _Drawn:
         if start < end:
             self.stretches.append(Stretch(timeline, start, end))
 
+    def cut_in(self, wait: Wait) -> None:
+        """The attempt's part of the wait takes the place of what was there."""
+        timeline = Timeline(wait.start_ns)
+        timeline.append(wait.end_ns, wait.spent)
+        laid: list[Stretch] = []
+        for old in self.stretches:
+            parts = (
+                (old.timeline, old.start_ns, min(old.end_ns, wait.start_ns)),
+                (timeline, max(old.start_ns, wait.start_ns), min(old.end_ns, wait.end_ns)),
+                (old.timeline, max(old.start_ns, wait.end_ns), old.end_ns),
+            )
+            laid += [Stretch(*part) for part in parts if part[1] < part[2]]
+        self.stretches = laid
 
-def draw_up(ledger: Ledger, lives: Iterable[Life], now_ns: int) -> Goodput | None:
+
+def draw_up(
+    ledger: Ledger, lives: Iterable[Life], now_ns: int, machines: Machines = NO_MACHINES
+) -> Goodput | None:
     """The account as of `now_ns`; None if no attempt has begun by then."""
     scenes = _scenes(ledger, lives, now_ns)
     drawn: list[_Drawn] = []
     prior = Pace()
     later = _later_paces(scenes)
+    for scene in scenes[-1:]:
+        scene.machines = machines
     for scene, next_pace in zip(scenes, later, strict=True):
         scene.prior = prior if prior.usual_ns is not None else next_pace
         attempt = _draw(scene)
         prior = attempt.pace if attempt.pace.usual_ns is not None else prior
         drawn.append(attempt)
-    return _assemble(ledger, drawn, scenes[-1].lives) if drawn else None
+    if not drawn:
+        return None
+    waits = _wait(scenes, drawn, machines)
+    goodput = _assemble(ledger, drawn, scenes[-1].lives)
+    goodput.waits = waits
+    goodput.live = goodput.live or scenes[-1].wanted_ns >= now_ns
+    return goodput
 
 
 def _later_paces(scenes: Sequence[_Scene]) -> list[Pace]:
@@ -193,7 +232,7 @@ def _scenes(ledger: Ledger, lives: Iterable[Life], now_ns: int) -> list[_Scene]:
     for start, key in sorted(((s, k) for k, s in starts.items() if s <= now_ns), reverse=True):
         attempt = ledger.attempts.get(key)
         members = by_attempt.get(key, [])
-        scenes.append(_Scene(attempt, members, start, next_ns, now_ns, goes_on_at, has_steps))
+        scenes.append(_Scene(key, attempt, members, start, next_ns, now_ns, goes_on_at, has_steps))
         next_ns = start
         if attempt is not None and attempt.first_step is not None:
             goes_on_at = attempt.first_step
@@ -260,7 +299,8 @@ def _ending(scene: _Scene, done_ns: int, last_begin_ns: int, pace: Pace) -> _End
     restarted, limit = scene.is_restarted, scene.limit_ns
     if restarted and went_on(scene.lives, limit):
         return _Ending(limit, limit, False, complete=True)
-    close = limit if restarted or not over else min(max(*ends, done_ns), limit)
+    wanted = 0 if restarted or not over else scene.wanted_ns
+    close = limit if restarted or not over else min(max(*ends, done_ns, wanted), limit)
     fatal = [
         (life.end_ns, life.rank, life)
         for life in scene.lives
@@ -274,6 +314,8 @@ def _ending(scene: _Scene, done_ns: int, last_begin_ns: int, pace: Pace) -> _End
         return _Ending(stop, close, True, _went_first(fatal).cause, unsure)
     if over:
         stop = min(max(*ends, done_ns), close)
+        if not restarted and close > stop:
+            return _Ending(stop, close, True, "ended, and its pods are there again")
         if not restarted:
             return _Ending(stop, close, False)
         if scene.is_complete:
@@ -430,6 +472,46 @@ def _first_quotas(drawn: _Drawn, own_ns: int, spent: Spent) -> Quotas:
     if own_ns - usual > nanoseconds(LIMITS.start_seconds):
         before, drawn.hang_ns = Spent.STALL, own_ns - usual
     return [*([(own_ns - usual, before)] if own_ns > usual else []), (REST, spent)]
+
+
+# ── waiting for machines ───────────────────────────────────────────────────────────────────────
+
+
+def _wait(scenes: Sequence[_Scene], drawn: Sequence[_Drawn], machines: Machines) -> list[Wait]:
+    """Gives the time in which machines or pods were waited for its class."""
+    waits: list[Wait] = []
+    for at, coming in enumerate(_all_coming(scenes, drawn)):
+        found = machines.waits(coming)
+        edges = {edge for wait in found for edge in (wait.start_ns, wait.end_ns)}
+        sure = {coming.since_ns, coming.until_ns, coming.begun_ns}
+        drawn[min(at, len(drawn) - 1)].inferred_ns += WHOLE_SECOND_NS * len(edges - sure)
+        for wait in found:
+            for attempt in drawn[max(0, at - 1) : at + 1]:
+                attempt.cut_in(wait)
+        waits += found
+    return waits
+
+
+def _all_coming(scenes: Sequence[_Scene], drawn: Sequence[_Drawn]) -> Iterator[Coming]:
+    """Each attempt, and the next one if pods are there for it."""
+    before: tuple[_Scene, _Drawn] | None = None
+    for scene, attempt in zip(scenes, drawn, strict=True):
+        number, start = scene.key[0], attempt.start_ns
+        first = attempt.first_begin_ns
+        until = attempt.ending.stop_ns if first is None else first
+        if before is None:
+            yield Coming(number, scene.lives, 0, start, until, None, start, first)
+        elif before[0].key[0] == number:  # a program that started over in place
+            yield Coming(number, (), start, start, start)
+        else:
+            down = before[1].ending.stop_ns
+            since = down if before[1].ending.broken else start
+            began = before[1].start_ns
+            yield Coming(number, scene.lives, down, since, until, began, start, first)
+        before = scene, attempt
+    ending = drawn[-1].ending
+    if ending.broken and ending.close_ns > ending.stop_ns:
+        yield Coming(scenes[-1].key[0] + 1, (), ending.stop_ns, ending.stop_ns, ending.close_ns)
 
 
 # ── the run ────────────────────────────────────────────────────────────────────────────────────

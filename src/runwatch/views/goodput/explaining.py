@@ -152,6 +152,19 @@ def _recovery(at: _Instant) -> Iterator[str]:
     yield f"The next began at {_at(after[0])}." if after else "There is no next one yet."
 
 
+def _waiting(rule: str) -> Callable[[_Instant], Iterator[str]]:
+    def told(at: _Instant) -> Iterator[str]:
+        wait = next((w for w in at.goodput.waits if w.start_ns <= at.time_ns < w.end_ns), None)
+        who = wait.who if wait is not None and wait.who else "the job, in its scheduler's queue"
+        yield f"{rule}: {who}."
+        if wait is not None and wait.said:
+            yield f"The cluster said: {wait.said.rstrip('.')}."
+        if at.time_ns >= at.attempt.stop_ns:
+            yield from _recovery(at)
+
+    return told
+
+
 def _stopped(at: _Instant) -> Iterator[str]:
     for disruption in at.goodput.disruptions:
         if disruption.attempt == at.attempt.attempt:
@@ -187,6 +200,8 @@ _RULES: Final[Mapping[str, Callable[[_Instant], Iterator[str]]]] = {
     "training_preparation": _preparation,
     "wasted_progress": _wasted,
     "infrastructure_recovery": _recovery,
+    "scheduling_wait": _waiting("The run waited for machines"),
+    "pod_startup": _waiting("All pods had nodes, and one was still being started"),
     "stall": _stall,
     "slow_steps": _slow,
     "degraded_capacity": _degraded,

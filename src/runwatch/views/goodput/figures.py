@@ -28,7 +28,8 @@ from typing import Final, Literal
 from runwatch.rows import SeriesRow
 from runwatch.views.devices import key_of
 from runwatch.views.goodput.account import Account, Goodput, Range
-from runwatch.views.runs import ProcessState, ranks_of
+from runwatch.views.pods import Pod
+from runwatch.views.runs import ProcessState, queue_of, ranks_of
 
 HOUR_NS: Final = 3600 * 10**9
 WEEK_NS: Final = 7 * 24 * HOUR_NS
@@ -64,13 +65,16 @@ class Holding:
     """True: the devices were seen to be the run's.  False: each rank counts as one device."""
 
 
-def holdings(states: Iterable[ProcessState], series: Iterable[SeriesRow]) -> list[Holding]:
+def holdings(
+    states: Iterable[ProcessState], series: Iterable[SeriesRow], coming: Sequence[Pod] = ()
+) -> list[Holding]:
     """One holding for each attempt, in order: the accelerators of its ranks on their hosts.
 
     `series` are the run's series of WITNESSES.  Devices that an earlier attempt held on another
-    host are not counted, nor are any while the job was back in a scheduler's queue.  A node's agent
-    may have another name than the containers of its ranks.  Then a rank's node is not known, and
-    the node with most of the rank's devices stands for all.
+    host are not counted, nor are any while the job was back in a scheduler's queue, or while the
+    pods of the next attempt, `coming`, have no nodes.  A node's agent may have another name than
+    the containers of its ranks.  Then a rank's node is not known, and the node with most of the
+    rank's devices stands for all.
     """
     tied: dict[tuple[str, int], set[tuple[str, str]]] = {}
     for row in series:
@@ -83,31 +87,30 @@ def holdings(states: Iterable[ProcessState], series: Iterable[SeriesRow]) -> lis
     for state in ranks_of(states):
         members.setdefault(state.attempt, []).append(state)
     held: list[Holding] = []
+    gone_ns = 0
     for _, mine in sorted(members.items()):
         places = {(member.host, member.rank) for member in mine}
         ranks = {member.rank for member in mine}
         seen = len(set().union(*(tied.get(place, ()) for place in places)))
         seen = seen or sum(most.get(rank, 0) for rank in ranks)
         start_ns = min(member.started_ns for member in mine)
-        if held and (away := _away(mine, held[-1].start_ns, start_ns)):
-            held.append(Holding(away[0], 0, held[-1].seen))
+        if held and (away := queue_of(mine, held[-1].start_ns, start_ns)):
+            # A job may be in the queue while the one before it still has its machines.
+            held.append(Holding(min(max(away[0], gone_ns), away[1]), 0, held[-1].seen))
             start_ns = away[1]
         held.append(Holding(start_ns, seen or len(ranks), bool(seen)))
-    return held
+        gone_ns = max((one.ended_ns for one in mine if one.ended_ns is not None), default=0)
+    return [*held, *_until_they_come(held[-1], coming, gone_ns)] if held and coming else held
 
 
-def _away(mine: Sequence[ProcessState], before_ns: int, start_ns: int) -> Range | None:
-    """The time in which the job of a later attempt was in the queue and held nothing.
-
-    This counts only if the job was queued after the attempt before it began, at `before_ns`: a
-    restart within one job keeps its machines.
-    """
-    queued = [at for member in mine if (at := member.queued_at_ns) is not None and at > before_ns]
-    if not queued:
-        return None
-    granted = [at for one in mine if (at := one.granted_at_ns) is not None and at >= min(queued)]
-    away = min(queued), min([start_ns, *granted])
-    return away if away[0] < away[1] else None
+def _until_they_come(last: Holding, coming: Sequence[Pod], gone_ns: int) -> Iterator[Holding]:
+    made = [pod.created_ns for pod in coming if pod.created_ns is not None]
+    granted = [pod.scheduled_ns for pod in coming]
+    if not made or (None not in granted and max(filter(None, granted)) <= min(made)):
+        return
+    yield Holding(max(min(made), gone_ns), 0, last.seen)
+    if None not in granted:
+        yield Holding(max(*filter(None, granted), gone_ns), last.devices, last.seen)
 
 
 def counted_by(held: Iterable[Holding]) -> CountedBy:

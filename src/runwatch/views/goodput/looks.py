@@ -82,6 +82,16 @@ LOOKS: Final = (
         "#7d8592", "#8b93a1", "magenta", "·",
     ),
     ClassLook(
+        "scheduling_wait", "waiting to be scheduled",
+        "The run waited for machines: it was in a queue, or a pod that it needs had no node.",
+        "#3d4a8a", "#6f80d8", "bold blue", "…",
+    ),
+    ClassLook(
+        "pod_startup", "image pulls and pod start",
+        "All pods had nodes; images, volumes and init containers of one were waited for.",
+        "#b7b3e0", "#a9a4dd", "bold cyan", "¨",
+    ),
+    ClassLook(
         "stall", "hang or stall",
         "A step took far longer than usual and nothing says why: some rank or device stood still.",
         "#d4237a", "#e8549b", "bright_red", "!",

@@ -55,6 +55,9 @@ export function meaning(name: string): Meaning {
   return { title: own, what: `A span that the program calls “${own}”.` };
 }
 
+/** Time in which a run waits for what it runs on. */
+const RECOVERY: ReadonlySet<string> = new Set(["infrastructure_recovery", "scheduling_wait", "pod_startup"]);
+
 /** Sentences that explain an interval by the disruptions around it. */
 export function reasons(interval: Interval, disruptions: readonly Disruption[]): string[] {
   return disruptions.flatMap((disruption) => {
@@ -63,7 +66,7 @@ export function reasons(interval: Interval, disruptions: readonly Disruption[]):
     if (interval.name === "wasted_progress" && touchesBefore(interval, disruption)) {
       return [`Attempt ${disruption.attempt} stopped (${disruption.cause}); ${several(disruption.lost_steps, "step")} since the last checkpoint were lost, ${duration(disruption.wasted_ns)} of work.`];
     }
-    if (interval.name === "infrastructure_recovery" && after) {
+    if (RECOVERY.has(interval.name) && after) {
       return [`Attempt ${disruption.attempt} ended: ${disruption.cause}${disruption.hung ? ", after it hung" : ""}. ${recovery(disruption)}`];
     }
     return [];

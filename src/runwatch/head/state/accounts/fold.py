@@ -33,6 +33,7 @@ from runwatch.views.goodput.facts import (
     life_of,
 )
 from runwatch.views.goodput.ledger import Ledger, Stale
+from runwatch.views.goodput.waiting import machines_of
 from runwatch.views.runs import ProcessState, ranks_of
 
 NO_OFFSET_NS: Final = 20_000_000
@@ -139,9 +140,10 @@ class Fold:
         self, states: list[ProcessState] | None = None, at_most: int | None = None
     ) -> Slices[Goodput | None]:
         """As `account`, a stretch of records at a time.  The lock is held from first to last."""
-        states = yield from self._catch_up(states, at_most)
-        now_ns = self._reading.clock.wall_ns()
-        goodput = draw_up(self._ledger, self._lives(states), now_ns)
+        everyone = yield from self._catch_up(states, at_most)
+        machines = machines_of(everyone, self._reading.pods(self.run, everyone))
+        states, now_ns = ranks_of(everyone), self._reading.clock.wall_ns()
+        goodput = draw_up(self._ledger, self._lives(states), now_ns, machines)
         self._wait_for_those_who_may_speak(states)
         return goodput
 
@@ -160,11 +162,12 @@ class Fold:
     def _catch_up(
         self, known: list[ProcessState] | None, at_most: int | None
     ) -> Slices[list[ProcessState]]:
+        """The processes as they were read last, launchers among them."""
         if not self.begun and at_most is None:
             yield from self._resume()
         for _ in range(_PATIENCE):
-            states = ranks_of(self._reading.processes(self.run) if known is None else known)
-            known = None
+            everyone = self._reading.processes(self.run) if known is None else known
+            states, known = ranks_of(everyone), None
             due, afresh = self._due(states)
             if due:
                 replay = self._begin(due, states, afresh, at_most)
@@ -174,7 +177,7 @@ class Fold:
             self._set_clocks()
             if not self._torn:
                 break
-        return states
+        return everyone
 
     def _set_clocks(self) -> None:
         """Where steps show that hosts' clocks are apart, the attempt is replayed with the clocks
