@@ -1,12 +1,12 @@
-"""What a pod's object, an Event about it and its node say that happened to it.
+"""What a pod's object says that happened to it.
 
 Pure functions of what the API server has, with its own times: whoever looks later tells the same.
 A status says a thing for as long as it stands, so nothing here depends on the order of looks.
+What Events and nodes say is in `pod_events.py`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -16,6 +16,9 @@ from runwatch.kube import Thing, created_ns, moment_ns, part, parts, text
 from runwatch.record.pods import PodTold, What
 
 LONGEST_MESSAGE: Final = 1_000
+NOBODY: Final = PodTold()
+SENTENCES: Final = ("unschedulable", "pull_failed")
+"""Of these the cluster tells in many words."""
 OVER: Final = ("Succeeded", "Failed")
 _SECOND_NS: Final = 1_000_000_000
 
@@ -40,7 +43,6 @@ _NO_IMAGE: Final = (
 )  # fmt: skip
 _OUT_OF_MEMORY: Final = "OOMKilled"
 _NOT_FOUND: Final = "ContainerStatusUnknown"
-_CONTAINER: Final = re.compile(r"spec\.(?:initC|c)ontainers\{(.+)\}")
 
 
 class Told(NamedTuple):
@@ -52,7 +54,7 @@ class Told(NamedTuple):
         """What has the same one is told once of a pod: the same is said in several places, and a
         sentence of the scheduler's stands for as long as it does not change."""
         told = self.what
-        if told.what in ("unschedulable", "pull_failed"):
+        if told.what in SENTENCES:
             return told.what, told.container, told.message
         if told.what in ("node_not_ready", "node_ready"):
             return told.what, str(self.time_ns)
@@ -89,11 +91,15 @@ def told_of(pod: Thing) -> list[Told]:
 
 def told_of_gone(pod: Thing, now_ns: int) -> list[Told]:
     """The same of its last state.  A pod that was deleted at once says no time: it was now."""
-    look, found = _Look(pod), told_of(pod)
+    found = told_of(pod)
     if is_over(pod) or any(told.what.what == "deleted" for told in found):
         return found
-    at_ns = now_ns // _SECOND_NS * _SECOND_NS
-    return [*found, look.told("deleted", at_ns)]
+    return [*found, gone_unseen(about(pod), now_ns)]
+
+
+def gone_unseen(pod: PodTold, now_ns: int) -> Told:
+    """Nobody saw it go."""
+    return Told(now_ns // _SECOND_NS * _SECOND_NS, replace(pod, what="deleted"))
 
 
 class _Look:
@@ -295,94 +301,3 @@ def _ended_ns(look: _Look) -> int | None:
         created_ns(look.pod),
     )
     return next((time_ns for time_ns in noticed if time_ns is not None), None)
-
-
-# ── Events ────────────────────────────────────────────────────────────────────────────────────
-
-
-def told_of_event(event: Thing) -> Told | None:
-    """What an Event of the core says of a pod; None: nothing of interest."""
-    of = part(event, "involvedObject")
-    if text(of, "kind") != "Pod" or not text(of, "uid"):
-        return None
-    reason, message = text(event, "reason"), text(event, "message")
-    what, time_ns = _what(reason, message), _event_ns(event)
-    if not what or time_ns is None:
-        return None
-    container = _CONTAINER.fullmatch(text(of, "fieldPath"))
-    return Told(
-        time_ns,
-        PodTold(
-            pod=text(of, "name"),
-            namespace=text(of, "namespace"),
-            uid=text(of, "uid"),
-            what=what,
-            reason=_REASONS.get(reason, reason) if what == "pull_failed" else reason,
-            message=message[:LONGEST_MESSAGE],
-            container=container[1] if container and what.startswith("pull") else "",
-        ),
-    )
-
-
-_REASONS: Final = {"Failed": "ErrImagePull", "BackOff": "ImagePullBackOff"}
-
-
-def _what(reason: str, message: str) -> What:
-    if reason == "FailedScheduling" and not message.startswith("skip schedule"):
-        return "unschedulable"
-    if reason == "Pulling":
-        return "pulling"
-    # The same two reasons are used for containers that end again and again.
-    if reason == "Failed" and message.startswith("Failed to pull image"):
-        return "pull_failed"
-    if reason == "BackOff" and message.startswith("Back-off pulling image"):
-        return "pull_failed"
-    if reason == "Preempted":
-        return "preempted"
-    if reason == "Evicted":
-        return "evicted"
-    return ""
-
-
-def _event_ns(event: Thing) -> int | None:
-    """When it was first so: an Event that comes again keeps that, and counts."""
-    for value in (
-        event.get("firstTimestamp"),
-        event.get("eventTime"),
-        part(event, "metadata").get("creationTimestamp"),
-    ):
-        if (time_ns := moment_ns(value)) is not None:
-            return time_ns
-    return None
-
-
-# ── nodes ─────────────────────────────────────────────────────────────────────────────────────
-
-
-class Ready(NamedTuple):
-    """Whether a node is heard of, and since when."""
-
-    is_ready: bool
-    time_ns: int
-    reason: str
-    message: str
-
-
-def ready_of(node: Thing) -> Ready | None:
-    """None: nobody has said it yet."""
-    for each in parts(part(node, "status").get("conditions")):
-        time_ns = moment_ns(each.get("lastTransitionTime"))
-        if text(each, "type") == "Ready" and time_ns is not None:
-            is_ready = text(each, "status") == "True"
-            return Ready(is_ready, time_ns, text(each, "reason"), text(each, "message"))
-    return None
-
-
-def told_of_node(ready: Ready, pod: PodTold, scheduled_ns: int | None) -> Told | None:
-    """What it means for a pod that was there since then.  That a node is ready is news only if it
-    has become so since."""
-    if ready.is_ready and (scheduled_ns is None or ready.time_ns <= scheduled_ns):
-        return None
-    what: What = "node_ready" if ready.is_ready else "node_not_ready"
-    reason, message = ready.reason[:LONGEST_MESSAGE], ready.message[:LONGEST_MESSAGE]
-    return Told(ready.time_ns, replace(pod, what=what, reason=reason, message=message))
