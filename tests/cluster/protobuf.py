@@ -1,4 +1,5 @@
-"""Protobuf bodies, as typed clients send them: kubectl's own commands `create` and `auth can-i`.
+"""Protobuf bodies, as typed clients send them: kubectl's own commands `create` and
+`auth can-i`, helm's releases.
 
 The few kinds that are here become objects; of others the server says that it takes JSON alone.
 """
@@ -33,6 +34,10 @@ Secret 2 data bytes-map
 Secret 3 type text
 Secret 4 stringData map
 TokenRequest 1 metadata ObjectMeta
+DeleteOptions 2 preconditions Preconditions
+DeleteOptions 4 propagationPolicy text
+Preconditions 1 uid text
+Preconditions 2 resourceVersion text
 SelfSubjectReview 1 metadata ObjectMeta
 SelfSubjectRulesReview 1 metadata ObjectMeta
 SelfSubjectRulesReview 2 spec RulesSpec
