@@ -27,7 +27,7 @@ VERSION: Final = "v1"
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    pod: Thing
+    pod: dict[str, Any]
     patch: Sequence[Step] = ()
     warnings: Sequence[str] = ()
 

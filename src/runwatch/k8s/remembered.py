@@ -40,11 +40,12 @@ class Remembered(Generic[Answer]):
             return await ask()
 
         task = asyncio.get_running_loop().create_task(asked())
+        self._kept.pop(key, None)  # it is the newest now
         kept = self._kept[key] = _Kept(task, now_ns + round(self._seconds * 1e9))
         task.add_done_callback(lambda done: self._forget_failed(key, done))
         while len(self._kept) > self._most:
-            oldest = next(iter(self._kept))
-            if not self._kept[oldest].task.done():
+            oldest = next((name for name, each in self._kept.items() if each.task.done()), None)
+            if oldest is None:
                 break
             del self._kept[oldest]
         return kept

@@ -168,7 +168,7 @@ def test_without_a_label_a_pod_stays_as_it_is(cluster: Cluster, name: str) -> No
     review["request"]["object"]["metadata"].get("labels", {}).pop("managed-mldiagnostics-gke", None)
     if owners:
         top = owners[-1]
-        about = {"labels": {"managed-mldiagnostics-gke": None}}
+        about: Thing = {"labels": {"managed-mldiagnostics-gke": None}}
         cluster.patch(top["kind"], top["metadata"]["name"], {"metadata": about}, "team")
     try:
         assert answered(cluster, review)["response"].keys() == {"uid", "allowed"}
