@@ -18,7 +18,10 @@ from runwatch.files import Folder
 
 T = TypeVar("T")
 TOKEN_FILE_BYTES = 4096
-_UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+_UNITS = {
+    "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12,
+    "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40,
+}  # fmt: skip
 
 
 def setting(default: Any, *, env: str = "", help: str = "", secret: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""Pod Security's profile *restricted*, as the standard is published: every control, each breach named.
+"""Pod Security's profile *restricted*, as the standard is published: each control by its own words.
 
 https://kubernetes.io/docs/concepts/security/pod-security-standards/
 """
@@ -50,9 +50,9 @@ def _of_pod(meta: Thing, spec: Thing, whole: Thing) -> Iterator[str]:
         if setting["name"] not in _SYSCTLS:
             yield f"sysctl {setting['name']}"
     for key, value in (meta.get("annotations") or {}).items():
-        if key.startswith(_ARMOUR) and value not in ("", "runtime/default"):
-            if not value.startswith("localhost/"):
-                yield f"AppArmor {value}"
+        is_tame = value in ("", "runtime/default") or value.startswith("localhost/")
+        if key.startswith(_ARMOUR) and not is_tame:
+            yield f"AppArmor {value}"
     if whole.get("runAsUser") == 0:
         yield "runAsUser 0"
     yield from _of_context(whole)

@@ -1,4 +1,5 @@
-"""Every object of every set of values is one that Kubernetes takes: the oldest we name, the newest."""
+"""Every object of every set of values is one that Kubernetes takes, the oldest that we name and the
+newest."""
 
 from __future__ import annotations
 
@@ -103,10 +104,8 @@ def test_definitions_are_structural() -> None:
 @pytest.mark.parametrize("name", SETS)
 def test_every_object_is_there_once_and_in_the_releases_namespace(name: str) -> None:
     things = release(name).things
-    places = [
-        (thing["apiVersion"], thing["kind"], thing["metadata"].get("namespace"), thing["metadata"]["name"])
-        for thing in things
-    ]  # fmt: skip
+    metas = [(thing["apiVersion"], thing["kind"], thing["metadata"]) for thing in things]
+    places = [(*kind, meta.get("namespace"), meta["name"]) for *kind, meta in metas]
     assert [place for place, times in Counter(places).items() if times > 1] == []
     values = values_of(name)
     elsewhere = {

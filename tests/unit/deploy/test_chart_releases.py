@@ -34,10 +34,10 @@ class Helm:
         self._home = home
 
     def ask(self, *words: str, **values: Any) -> subprocess.CompletedProcess[str]:
-        home = str(self._home)
+        kubeconfig = str(self.cluster.kubeconfig)
         return subprocess.run(
             [helm(), *words, "-n", "runwatch", *(["--values", "-"] if values else [])],
-            env={"PATH": os.environ["PATH"], "HOME": home, "KUBECONFIG": str(self.cluster.kubeconfig)},
+            env={"PATH": os.environ["PATH"], "HOME": str(self._home), "KUBECONFIG": kubeconfig},
             input=json.dumps(values) if values else None,
             capture_output=True,
             text=True,
@@ -114,10 +114,11 @@ def test_what_the_webhook_wrote_outlives_an_upgrade(person: Helm) -> None:
     secret = {"data": {"one": base64.b64encode(b"a certificate").decode()}}
     person.cluster.patch("Secret", "runwatch-webhook-certificate", secret, "runwatch")
 
-    person.upgrade(operator={"replicas": 1}, podDisruptionBudget={"enabled": False})
+    person.upgrade(operator={"replicas": 1}, webhook={"timeoutSeconds": 4})
     assert words(person.cluster, "runwatch-webhook-certificate") == {"one": "a certificate"}
     [after] = person.cluster.list("mutatingwebhookconfigurations")
-    assert after["webhooks"] == configuration["webhooks"]
+    wanted = [entry | {"timeoutSeconds": 4} for entry in configuration["webhooks"]]
+    assert after["webhooks"] == wanted
 
 
 def test_removed_it_leaves_the_kinds_their_objects_and_the_tokens(person: Helm) -> None:
