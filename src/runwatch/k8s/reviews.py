@@ -54,5 +54,11 @@ def answer(uid: str, patch: Sequence[Step] = (), warnings: Sequence[str] = ()) -
         steps = json.dumps(list(patch)).encode()
         response |= {"patchType": "JSONPatch", "patch": base64.b64encode(steps).decode()}
     if warnings:
-        response["warnings"] = [f"runwatch: {each}"[:MOST_WARNING] for each in warnings]
+        response["warnings"] = [_in_a_line(f"runwatch: {each}") for each in warnings]
     return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
+
+
+def _in_a_line(words: str) -> str:
+    """A warning travels in a header; one with a line's end or a lone surrogate would be lost."""
+    kept = "".join(each if each.isprintable() else " " for each in words[:MOST_WARNING])
+    return kept.encode(errors="replace").decode()
