@@ -61,6 +61,18 @@ export const CLASSES: Readonly<Record<string, { words: string; meaning: string; 
     "light": "#7d8592",
     "dark": "#8b93a1"
   },
+  "scheduling_wait": {
+    "words": "waiting to be scheduled",
+    "meaning": "The run waited for machines: it was in a queue, or a pod that it needs had no node.",
+    "light": "#3d4a8a",
+    "dark": "#6f80d8"
+  },
+  "pod_startup": {
+    "words": "image pulls and pod start",
+    "meaning": "All pods had nodes; images, volumes and init containers of one were waited for.",
+    "light": "#b7b3e0",
+    "dark": "#a9a4dd"
+  },
   "stall": {
     "words": "hang or stall",
     "meaning": "A step took far longer than usual and nothing says why: some rank or device stood still.",

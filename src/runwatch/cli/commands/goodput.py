@@ -131,9 +131,10 @@ def _explain(head: source.Source, arguments: argparse.Namespace) -> None:
 
 
 def _bounds(run: dict[str, Any]) -> tuple[int, int]:
-    """When the run starts and ends; a run that goes on ends now."""
+    """When the run starts and ends; one that goes on, or whose pods wait, ends now."""
     over = run["ended_ns"] or run["last_ns"]
-    return run["started_ns"], time.time_ns() if run["state"] == "running" else over
+    goes_on = run["state"] == "running" or run.get("waits")
+    return run["started_ns"], time.time_ns() if goes_on else over
 
 
 def _picture(

@@ -148,7 +148,8 @@ def _headline(run: dict[str, Any]) -> Text:
     attempt = f"attempt {run['attempts']}"
     step = "" if run["last_step"] is None else f"step {run['last_step']:,}"
     until = run["ended_ns"] or run["last_ns"]
-    facts = [attempt, step, f"started {tables.time(run['started_ns'])} {tables.zone()}"]
+    facts = [run.get("workload", ""), attempt, step]
+    facts.append(f"started {tables.time(run['started_ns'])} {tables.zone()}")
     facts.append(tables.duration(until - run["started_ns"]))
     line.append("  " + " · ".join(fact for fact in facts if fact))
     for warning in run.get("warnings", ()):  # an older head sends none
@@ -156,6 +157,8 @@ def _headline(run: dict[str, Any]) -> Text:
         line.append(f"\n{tables.local_times(warning['text'])}", style=style)
     for reason in attempt_reasons(run):
         line.append(f"\n{reason}", style="dim")
+    if run.get("waits"):
+        line.append(f"\n{tables.waits_of(run)}", style="bold yellow")
     if run["state"] in ("failed", "killed", "lost"):
         line.append(f"\nits last words: runwatch logs {shlex.quote(run['name'])}", style="dim")
     return line
@@ -168,16 +171,20 @@ def attempt_reasons(run: dict[str, Any]) -> list[str]:
 
 
 def process_table(processes: list[dict[str, Any]]) -> RenderableType:
+    in_pods = any(process.get("pod") for process in processes)
+    where = ("pod", "node") if in_pods else ("host",)
     shown = tables.table(
-        "attempt", "rank", "host", "pid", "state", "took", "how it ended",
+        "attempt", "rank", *where, "pid", "state", "took", "how it ended",
         right=("attempt", "rank", "pid", "took"), fold="how it ended",
     )  # fmt: skip
     for process in processes:
         until = process["ended_ns"] or process["last_ns"]
+        host = process["host"]
+        seat = (process.get("pod") or host, process.get("node", "")) if in_pods else (host,)
         shown.add_row(
             str(process["attempt"]),
             _rank(process),
-            process["host"],
+            *seat,
             str(process["pid"]),
             tables.state(process["state"]),
             tables.duration(until - process["started_ns"]),

@@ -39,6 +39,8 @@ def account(run: dict[str, Any], answer: dict[str, Any], width: int) -> Renderab
     """`answer["over_time"]` has at least as many buckets as the picture is wide."""
     width = min(width, WIDEST)
     parts: list[RenderableType] = [_headline(run, answer), Text("")]
+    if run.get("waits"):  # an older head does not say
+        parts += [Text(tables.waits_of(run), style="bold yellow"), Text("")]
     if answer["over_time"]:
         parts += [_time_bar(answer["over_time"], width), _time_axis(answer, width), Text("")]
     parts += [_spent_table(answer, width)]

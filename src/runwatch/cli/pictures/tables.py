@@ -62,6 +62,11 @@ def state_of(run: Mapping[str, Any]) -> Text:
     return state(name)
 
 
+def waits_of(run: Mapping[str, Any]) -> str:
+    """Why nothing of it runs though pods are there for it."""
+    return f"waits: {local_times(run['waits'])}"
+
+
 def state(name: str) -> Text:
     from rich.text import Text
 

@@ -29,6 +29,10 @@ describe("what and why", () => {
     const wasted = { name: "wasted_progress", start: 99.6e9, end: 100e9 };
     expect(reasons(wasted, [crash])[0]).toContain("32 steps since the last checkpoint were lost, 336 ms of work");
   });
+  it.each(["scheduling_wait", "pod_startup"])("says after what the run had to wait: %s", (name) => {
+    expect(reasons({ name, start: 101e9, end: 102e9 }, [crash])[0]).toContain("Attempt 1 ended: rank 1 killed by SIGKILL");
+    expect(reasons({ name, start: 20e9, end: 30e9 }, [crash])).toEqual([]);
+  });
   it("does not blame what was elsewhere", () => {
     expect(reasons({ name: "infrastructure_recovery", start: 500e9, end: 502e9 }, [crash])).toEqual([]);
     expect(reasons({ name: "productive", start: 100e9, end: 102e9 }, [crash])).toEqual([]);

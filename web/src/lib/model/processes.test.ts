@@ -1,10 +1,11 @@
 import { describe, expect, test } from "vitest";
 import type { EventInfo, JsonObject, LatestInfo, ProcessInfo } from "../types";
-import { LastSteps, endWords, eventWords, inOrder, lasted } from "./processes";
+import { LastSteps, endWords, eventWords, inOrder, lasted, podWords } from "./processes";
 
 const process = (changed: Partial<ProcessInfo> = {}): ProcessInfo => ({
   journal: "j", host: "a", pid: 1, rank: 0, world_size: 2, attempt: 1, state: "running", reason: "",
-  started_ns: 0, ended_ns: null, last_ns: 5e9, exit_code: null, signal: null, out_of_memory: false, role: "process", ...changed,
+  started_ns: 0, ended_ns: null, last_ns: 5e9, exit_code: null, signal: null, out_of_memory: false, role: "process",
+  pod: "", pod_namespace: "", pod_uid: "", node: "", workload: "", workload_uid: "", ...changed,
 });
 const point = (rank: number, attempt: number, step: number | null): LatestInfo => ({
   series: 1, metric: "loss", unit: "", rank, host: "a", device: "", attempt, time_ns: 1, step, value: 1,
@@ -28,6 +29,16 @@ describe("an end in words", () => {
 });
 
 test("a process that lives has lasted until it was last heard of", () => expect(lasted(process())).toBe("5 s"));
+
+describe("where a pod runs, in words", () => {
+  test.each([
+    [{}, ""],
+    [{ pod: "llama-0", node: "gpu-17" }, "llama-0 on gpu-17"],
+    [{ host: "llama-0", pod: "llama-0", node: "gpu-17" }, "on gpu-17"],
+    [{ host: "gpu-17", pod: "llama-0", node: "gpu-17" }, "llama-0"],
+    [{ node: "gpu-17" }, ""],
+  ])("%o", (changed, words) => expect(podWords(process(changed))).toBe(words));
+});
 
 test("the last step is the highest of any metric, per rank and attempt", () => {
   const steps = new LastSteps([point(0, 1, 7), point(0, 1, 9), point(0, 1, null), point(1, 2, 3)]);

@@ -22,6 +22,13 @@ export function endWords(one: ProcessInfo): string {
 
 export const lasted = (one: ProcessInfo): string => duration((one.ended_ns ?? one.last_ns) - one.started_ns);
 
+/** The pod and its node; what the host's name says already is left out. */
+export function podWords(one: ProcessInfo): string {
+  const pod = one.pod && one.pod !== one.host ? one.pod : "";
+  const node = one.pod && one.node && one.node !== one.host ? `on ${one.node}` : "";
+  return [pod, node].filter(Boolean).join(" ");
+}
+
 const key = (rank: number, attempt: number | null): string => `${rank} ${attempt ?? 0}`;
 
 /** The last recorded step of each rank in each attempt. */

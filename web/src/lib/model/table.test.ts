@@ -5,6 +5,7 @@ import { counted, listed, matcher, merged, ordered, progress, remark, value, vis
 function run(id: string, more: Partial<RunInfo> = {}): RunInfo {
   return {
     run: id, name: id, group: "", state: "completed", shown_state: "completed", warnings: [], reason: "", attempts: 1, ranks: 1, hosts: ["node1"], user: "", stalled: false, devices: 0, total_steps: null, goodput: null, values: {},
+    workload: "", workload_uid: "", waits: "",
     started_ns: 0, ended_ns: 10, last_ns: 10, last_step: null, headline: null,
     processes: { running: 0, completed: 1, failed: 0, killed: 0, lost: 0 }, ...more,
   };
