@@ -60,5 +60,4 @@ def answer(uid: str, patch: Sequence[Step] = (), warnings: Sequence[str] = ()) -
 
 def _in_a_line(words: str) -> str:
     """A warning travels in a header; one with a line's end or a lone surrogate would be lost."""
-    kept = "".join(each if each.isprintable() else " " for each in words[:MOST_WARNING])
-    return kept.encode(errors="replace").decode()
+    return "".join(each if each.isprintable() else " " for each in words[:MOST_WARNING])

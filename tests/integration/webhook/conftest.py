@@ -20,6 +20,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     place = tmp_path_factory.mktemp("webhook")
     with Cluster(place / "cluster") as cluster:
         site = Site(place, cluster)
+        cluster.namespace("team", {"runwatch.dev/watch": "true"})
         site.start().ready()
         yield site
         site.close()
@@ -31,6 +32,13 @@ def space(shared: Site) -> str:
     name = f"space-{next(_spaces)}"
     shared.cluster.namespace(name)
     return name
+
+
+@pytest.fixture
+def steady(shared: Site) -> Iterator[Site]:
+    """The same, for faults of the API server: there are none afterwards."""
+    yield shared
+    shared.cluster.faults.clear()
 
 
 @pytest.fixture

@@ -86,6 +86,8 @@ class Site:
         cluster.apply(things)
         (deployment,) = of_kind(things, "Deployment", SERVICE)
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        (scope,) = of_kind(things, "MutatingWebhookConfiguration")
+        self.configuration: str = scope["metadata"]["name"]
         self.environment = {each["name"]: each["value"] for each in container["env"]}
         """As the chart gives it to the webhook."""
         self.replicas: list[Replica] = []
