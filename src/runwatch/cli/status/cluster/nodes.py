@@ -221,14 +221,14 @@ def _may_be_at(spec: Thing, node: Thing) -> bool:
 def _problem(why: tuple[str, str], nodes: list[str]) -> Problem:
     what, todo = why
     one = len(nodes) == 1
-    who = nodes[0] if one else f"{len(nodes)} nodes ({few(sorted(nodes))})"
+    who = nodes[0] if one else f"{len(nodes):,} nodes ({few(sorted(nodes))})"
     return Problem(f"{who}: no agent: {what}", todo.replace(_NODE, nodes[0] if one else _NODE))
 
 
 def _lines(
     told: Told, kinds: Mapping[str, int], ready: int, starting: int, has_set: bool
 ) -> Iterator[str]:
-    devices = ", ".join(f"{count} with {kind}" for kind, count in kinds.items())
+    devices = ", ".join(f"{count:,} with {kind}" for kind, count in kinds.items())
     yield many(len(told.of("Node")), "node") + (f", {devices}" if devices else ", no accelerators")
     if not has_set:
         yield "no agents: this release has none"
@@ -237,4 +237,4 @@ def _lines(
         number(each, "status", "desiredNumberScheduled") for each in told.ours("DaemonSet", "agent")
     )
     more = f", {starting} just starting" if starting else ""
-    yield f"agents: {ready} of {desired} ready{more}"
+    yield f"agents: {ready:,} of {desired:,} ready{more}"

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from runwatch.address import is_same_head
 from runwatch.cli.status.cluster import webhook
 from runwatch.cli.status.cluster.nodes import invitation
 from runwatch.cli.status.cluster.told import (
-    OURS,
-    PART_OF_LABEL,
+    MOST_NAMED,
     Told,
     by_uid,
     chain,
@@ -26,9 +25,17 @@ from runwatch.cli.status.cluster.told import (
     uid,
     variables,
 )
+from runwatch.cli.status.cluster.wished import (
+    Wish,
+    had_label,
+    is_injected,
+    is_ours,
+    wished,
+    wishes_of,
+)
 from runwatch.cli.status.types import Problem, Section, many
 from runwatch.k8s import wishes
-from runwatch.k8s.names import EXEC, INJECTED, MODE, WATCH, WATCH_ORIGINAL, WATCHED
+from runwatch.k8s.names import EXEC, INJECTED, MODE, WATCH
 from runwatch.k8s.settings import WebhookSettings
 from runwatch.kube import Thing, created_ns, labels, moment_ns, notes, part, parts, text
 
@@ -39,15 +46,6 @@ _SPARED: Final = {
     "windows": "it is a Windows pod",
 }
 """Words of the webhook, and ours."""
-
-
-class Wish(NamedTuple):
-    """What the nearest label says, and where it stands."""
-
-    watched: bool
-    on: str
-    holder: Thing
-    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +86,6 @@ def section(told: Told) -> Section:
             watched += injected
         else:
             wrong[_group(pod, owners), why].append(pod)
-    problems = [
-        Problem(f"{_who(group, pods)}: {why.what}", why.todo)
-        for (group, why), pods in wrong.items()
-    ]
     facts = {
         "labelled": labelled,
         "watched": watched,
@@ -106,43 +100,15 @@ def section(told: Told) -> Section:
     if not labelled:
         lines = [f"no pod is labelled ({WATCH}=true on a workload, a pod or a namespace)"]
     lines += [f"{_count(pods)} not watched: {why}" for why, pods in unwanted.items()]
-    return Section("pods", facts, lines, problems)
-
-
-# ── what labels say ───────────────────────────────────────────────────────────────────────────
-
-
-def wished(pod: Thing, owners: Sequence[Thing], space: Thing) -> Wish | None:
-    """The nearest label decides; None without any."""
-    return next(_wishes(pod, owners, space), None)
-
-
-def _wishes(pod: Thing, owners: Sequence[Thing], space: Thing) -> Iterator[Wish]:
-    for holder, on in [
-        (pod, "the pod"),
-        *((o, _kind_name(o)) for o in owners),
-        (space, "its namespace"),
-    ]:
-        for key in (WATCH, WATCH_ORIGINAL):
-            value = str(labels(holder).get(key, "")).lower()
-            if value in ("true", "false"):
-                yield Wish(value == "true", on, holder, key)
+    return Section("pods", facts, lines, list(_problems(wrong)))
 
 
 def _overruled(pod: Thing, owners: Sequence[Thing], space: Thing, wish: Wish) -> str:
     """In words, if something farther away asks for it."""
-    far = next((each for each in _wishes(pod, owners, space) if each.watched), None)
+    far = next((each for each in wishes_of(pod, owners, space) if each.watched), None)
     if far is None:
         return ""
     return f"{wish.key}=false on {wish.on} is nearer than {far.key}=true on {far.on}"
-
-
-def is_ours(pod: Thing) -> bool:
-    return labels(pod).get(PART_OF_LABEL) == OURS
-
-
-def is_injected(pod: Thing) -> bool:
-    return labels(pod).get(WATCHED) == "true" or INJECTED in notes(pod)
 
 
 # ── why not ───────────────────────────────────────────────────────────────────────────────────
@@ -183,25 +149,13 @@ def _why_left_out(
     created, hooked = created_ns(pod), min((created_ns(each) or 0 for each in found), default=0)
     if created is not None and created < hooked:
         return Why("it was created before the webhook was installed", again, "before_webhook")
-    labelled_ns = label_ns(wish.holder, wish.key)
-    if created is not None and labelled_ns is not None and labelled_ns > created:
+    had = had_label(pod, wish)
+    if had is None:
+        either = f"it was created before {wish.on} was labelled, or the webhook did not answer then"
+        return Why(either, again, "not_injected")
+    if not had:
         return Why(f"it was created before {wish.on} was labelled", again, "before_label")
-    holder_ns = created_ns(wish.holder)
-    if labelled_ns is not None or (wish.holder is not pod and holder_ns == created):
-        return Why("the webhook did not answer when it was created", again, "webhook_down")
-    return Why(
-        f"it was created before {wish.on} was labelled, or the webhook did not answer then",
-        again,
-        "not_injected",
-    )
-
-
-def label_ns(thing: Thing, key: str) -> int | None:
-    """When the label was last set, if the API server told who set what."""
-    for each in parts(part(thing, "metadata").get("managedFields")):
-        if f"f:{key}" in part(each, "fieldsV1", "f:metadata", "f:labels"):
-            return moment_ns(each.get("time"))
-    return None
+    return Why("the webhook did not answer when it was created", again, "webhook_down")
 
 
 def _again(pod: Thing, owners: Sequence[Thing]) -> str:
@@ -290,10 +244,6 @@ def _runs_for(told: Told, pod: Thing, seconds: float) -> bool:
 # ── words ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _kind_name(thing: Thing) -> str:
-    return f"{text(thing, 'kind')} {name(thing)}"
-
-
 def _group(pod: Thing, owners: Sequence[Thing]) -> str:
     if not owners:
         return f"Pod {full_name(pod)}"
@@ -302,10 +252,27 @@ def _group(pod: Thing, owners: Sequence[Thing]) -> str:
 
 def _count(pods: Sequence[Thing]) -> str:
     one = full_name(pods[0])
-    return f"pod {one} is" if len(pods) == 1 else f"{len(pods)} pods ({one}, …) are"
+    return f"pod {one} is" if len(pods) == 1 else f"{len(pods):,} pods ({one}, …) are"
 
 
-def _who(group: str, pods: Sequence[Thing]) -> str:
+def _problems(wrong: Mapping[tuple[str, Why], Sequence[Thing]]) -> Iterator[Problem]:
+    """One for each workload; one for all if many have the same trouble."""
+    alike: dict[str, dict[str, tuple[Why, int]]] = defaultdict(dict)
+    for (group, why), pods in wrong.items():
+        alike[why.what][group] = why, len(pods)
+    for what, groups in alike.items():
+        if len(groups) <= MOST_NAMED:
+            for group, (why, count) in groups.items():
+                yield Problem(f"{_who(group, count)}: {what}", why.todo)
+            continue
+        every = sum(count for _, count in groups.values())
+        who = f"{every:,} pods are not watched ({few([*groups])})"
+        todos = list(dict.fromkeys(why.todo for why, _ in groups.values()))
+        first = todos[0] if len(todos) == 1 else f"for each of them, as the first: {todos[0]}"
+        yield Problem(f"{who}: {what}", first)
+
+
+def _who(group: str, pods: int) -> str:
     if group.startswith("Pod "):
         return f"{group} is not watched"
-    return f"{many(len(pods), 'pod')} of {group} {'is' if len(pods) == 1 else 'are'} not watched"
+    return f"{many(pods, 'pod')} of {group} {'is' if pods == 1 else 'are'} not watched"
