@@ -81,7 +81,7 @@ class Site:
         self, place: Path, cluster: Cluster, values: Mapping[str, Any] | None = None
     ) -> None:
         self.place, self.cluster = place, cluster
-        things = rendered(VALUES | (values or {}))
+        things = rendered({**VALUES, **(values or {})})
         cluster.namespace(NAMESPACE)
         cluster.apply(things)
         (deployment,) = of_kind(things, "Deployment", SERVICE)
