@@ -47,10 +47,24 @@ class Told:
         event = Event((self.start + at) * SECOND, "process_exit", body)
         return self._events(AGENT, [event])
 
-    def pod(self, uid: str, *times: int | None, said: str = "") -> Batch:
-        story = PodStory(uid, *(None if at is None else self.start + at for at in times), said=said)
+    def pod(
+        self,
+        uid: str,
+        created: int,
+        scheduled: int | None = None,
+        started: int | None = None,
+        gone: int | None = None,
+        said: str = "",
+    ) -> Batch:
+        story = PodStory(
+            uid, self._at_of(created), self._at_of(scheduled), self._at_of(started),
+            self._at_of(gone), said,
+        )  # fmt: skip
         events = [Event(e.time_ns, e.kind, e.body, scope=SCOPE) for e in story.events()]
         return self._events(OPERATOR, events)
+
+    def _at_of(self, seconds: int | None) -> int | None:
+        return None if seconds is None else self.start + seconds
 
     def _events(self, journal: JournalId, events: Sequence[Event]) -> Batch:
         at = self._at.get(journal, 0)

@@ -36,6 +36,7 @@ GROUPS = (
     "spans",
     "ranks",
     "entries",
+    "pods",
 )
 FAMILIES: dict[str, Family] = {}
 
@@ -52,7 +53,7 @@ def family(group: str, *, evidence_missing: bool = False) -> Callable[[Make], Ma
 
 def gather() -> dict[str, Family]:
     """All of them, group by group."""
-    from tests.truth import behind, gpus, one_rank, several, uneven  # noqa: F401 - they enter themselves
+    from tests.truth import behind, gpus, one_rank, pods, several, uneven  # noqa: F401 - they enter themselves
 
     ordered = sorted(FAMILIES.values(), key=lambda family: GROUPS.index(family.group))
     return {family.name: family for family in ordered}

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tests.truth.cluster import Said
 from tests.truth.machine import (
     BETWEEN,
     EPOCH_NS,
@@ -75,6 +76,8 @@ class History:
     truth: Truth
     awaited: int | None = None
     """The rank that the others waited for, where the account should say which."""
+    said: tuple[Said, ...] = ()
+    """By a cluster, of its pods."""
 
 
 def history(job: Job, *, awaited: int | None = None) -> History:
@@ -93,7 +96,8 @@ def history(job: Job, *, awaited: int | None = None) -> History:
         )
         for process in job.processes
     )
-    return History(told, judged(job), awaited)
+    said = () if job.cluster is None else tuple(job.cluster.said)
+    return History(told, judged(job), awaited, said)
 
 
 def judged(job: Job) -> Truth:
@@ -114,6 +118,8 @@ def judged(job: Job) -> Truth:
     last = max(process.end_ns or 0 for process in job.processes)
     if stretches[-1][1] < last:
         stretches.append((stretches[-1][1], last, RECOVERY))
+    if job.cluster is not None:
+        stretches = list(_held_up(stretches, job.cluster.held_up))
     for start, end, what in stretches:
         spent[what] += end - start
     first = job.launches[0].start_ns
@@ -126,6 +132,19 @@ def judged(job: Job) -> Truth:
 
 def _gap(launch: Launch) -> str:
     return EXCLUDED if launch.new_go else RECOVERY
+
+
+def _held_up(stretches: list[Stretch], held: list[Stretch]) -> Iterator[Stretch]:
+    """While something that the job needs is not there, nothing else matters."""
+    for start, end, what in stretches:
+        for first, last, why in held:
+            if first < end and last > start:
+                if first > start:
+                    yield start, first, what
+                yield max(start, first), min(end, last), why
+                start = min(end, last)
+        if start < end:
+            yield start, end, what
 
 
 # ── one launch ─────────────────────────────────────────────────────────────────────────────────

@@ -27,6 +27,8 @@ class Loop:
     work: Work = 1.0
     """Seconds that the device takes for a step."""
     init: float = 4.0
+    gathers: bool = False
+    """That begins once all ranks are there."""
     prepare: float = 3.0
     restore: float = 0.0
     compile: float = 20.0
@@ -60,6 +62,8 @@ class Loop:
     def __call__(self, process: Process) -> Moves:
         process.flight = self.flight
         with process.span("accelerator_init"):
+            if self.gathers:
+                yield process.launch.gathered
             yield from process.sleep(self.init * process.job.onset)
         yield from process.sleep(self.prepare * process.job.onset)
         if self.restore:

@@ -9,14 +9,17 @@ generator: it yields nanoseconds to sleep, or a gate to wait at.  Each process k
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tests.truth.passing import SECOND, Ending, Gate, Killed, Moves, PeerLost, Task, World, ns
+
+if TYPE_CHECKING:
+    from tests.truth.cluster import Cluster
 
 EPOCH_NS = 1_760_000_000 * SECOND
 LOOK_NS = SECOND // 100
@@ -118,12 +121,16 @@ class Launch:
     ranks: int
     processes: list[Process] = field(default_factory=list)
     epochs: list[Epoch] = field(default_factory=list)
+    gathered: Gate = field(default_factory=Gate)
+    """Opens when all of its processes are there."""
     over: Gate = field(default_factory=Gate)
     died_ns: int | None = None
     """When the first process died that the others could not do without."""
     end_ns: int = 0
     new_go: bool = False
     """It begins anew what an earlier one had completed and said so."""
+    pods: Sequence[str] = ()
+    """By rank, if a cluster runs it."""
 
 
 # ── processes ──────────────────────────────────────────────────────────────────────────────────
@@ -164,7 +171,7 @@ class Process:
         self._arrival = Gate()
         self._parts: list[tuple[int, int, Part]] = []
         self._doing: tuple[int, Part] | None = None
-        self._note("run_start", {})
+        self._note("run_start", {"pod_uid": launch.pods[rank]} if launch.pods else {})
         if job.on_gpu:
             self._note("config", {"part": "system", "values": {"gpus": ["NVIDIA H200"]}})
             versions = {"torch": "2.11.0+cu130"}
@@ -447,6 +454,7 @@ class Job:
         self.said_done = False
         self.grace_s = 0.5
         """How long a launcher takes to end the others when one has died."""
+        self.cluster: Cluster | None = None
         self._clocks = clocks
         self._kept: list[Execution] = []
 
@@ -469,10 +477,13 @@ class Job:
         elastic: bool = False,
         from_step: int = 0,
         stagger_s: float = 0.0,
+        delays_s: Sequence[float] = (),
+        pods: Sequence[str] = (),
     ) -> Launch:
-        """Start processes together; `from_step` is where their program takes the work up."""
+        """Start processes together, or each so much later; `from_step` is where their program takes
+        the work up."""
         new_go, self.said_done = self.said_done, False
-        launch = Launch(self.world.now, elastic, ranks, new_go=new_go)
+        launch = Launch(self.world.now, elastic, ranks, new_go=new_go, pods=pods)
         self.launches.append(launch)
         if new_go:
             self._kept.clear()
@@ -482,7 +493,7 @@ class Job:
         for rank in range(ranks):
             key = shared if keys is None else keys(rank)
             start = partial(self._start, launch, rank, program, key, form, ranks)
-            self.world.after(rank * stagger_s, start)
+            self.world.after(delays_s[rank] if delays_s else rank * stagger_s, start)
         return launch
 
     def _start(
@@ -491,6 +502,7 @@ class Job:
         self.start(launch, rank, program, key=key, form=form)
         if len(launch.processes) == ranks:
             self._open(launch, tuple(launch.processes), launch.start_ns)
+            self.world.open(launch.gathered)
 
     def start(
         self, launch: Launch, rank: int, program: Program, *, key: str = "", form: Form = "native"

@@ -18,12 +18,15 @@ from runwatch.record import (
     Series,
     SpanName,
 )
+from runwatch.record.pods import PodTold
 from runwatch.rows import EventRow, ProcessRow
 from runwatch.views.goodput.account import Goodput
 from runwatch.views.goodput.drawing import draw_up
 from runwatch.views.goodput.facts import Scribe
 from runwatch.views.goodput.ledger import Ledger, Stale
+from runwatch.views.goodput.waiting import machines_of
 from runwatch.views.life import LIFE_KINDS
+from runwatch.views.pods import Pods
 from runwatch.views.runs import ProcessState, process_states
 from tests.truth.judging import History, Told
 from tests.truth.machine import Edge, Note, Point, Record
@@ -37,9 +40,24 @@ def account_of(history: History, rng: Random) -> Goodput:
     scribe = _told(history, states, rng, {})
     if ahead := scribe.ledger.ahead_ns():
         scribe = _told(history, states, rng, ahead)
-    goodput = draw_up(scribe.ledger, scribe.lives(states), _now_ns(history))
+    machines = machines_of(states, _pods(history, rng))
+    goodput = draw_up(scribe.ledger, scribe.lives(states), _now_ns(history), machines)
     assert goodput is not None
     return goodput
+
+
+def _pods(history: History, rng: Random) -> Pods:
+    """In any order; some of it twice, as by an operator that was started again."""
+    rows = [
+        EventRow(
+            JournalId("operator"), RUN, "", 0, said.time_ns, None, PodTold.KIND,
+            {"uid": said.uid, "what": said.what, "container": "main", "restarts": said.restarts},
+        )
+        for said in history.said
+    ]  # fmt: skip
+    twice = rows + [row for row in rows if rng.random() < 0.3]
+    rng.shuffle(twice)
+    return Pods(twice)
 
 
 def _told(

@@ -51,7 +51,7 @@ def event(at: int, told: PodTold) -> EventRow:
 
 
 def seated(
-    books: Sequence[Notebook], seats: Mapping[str, str], now_ns: int, *, world_size: int = 1
+    books: Sequence[Notebook], seats: Mapping[JournalId, str], now_ns: int, *, world_size: int = 1
 ) -> list[ProcessState]:
     """The processes as they stand, in the pods with these uids, by their journals."""
     return [
@@ -63,7 +63,7 @@ def seated(
 def told_with(
     books: Sequence[Notebook],
     pods: Sequence[PodStory] = (),
-    seats: Mapping[str, str] | None = None,
+    seats: Mapping[JournalId, str] | None = None,
     *,
     now: int | None = None,
     queues: Mapping[int, Queue] | None = None,

@@ -39,8 +39,8 @@ def again(start: int, rank: int = 0, *, after: int = 10) -> Notebook:
     return Notebook(rank, attempt=2, start=start).steps(3, begin, begin + 10).exits(begin + 10)
 
 
-def between(goodput_rows: list[tuple[int, int, str]], start: int, end: int) -> list[object]:
-    return [row for row in goodput_rows if row[0] >= start and row[1] <= end]
+def between(told_rows: list[tuple[float, float, str]], start: int, end: int) -> list[object]:
+    return [row for row in told_rows if row[0] >= start and row[1] <= end]
 
 
 # ── between two attempts ───────────────────────────────────────────────────────────────────────
@@ -286,15 +286,15 @@ def test_a_process_shows_that_its_pod_has_started() -> None:
 # ── whatever is told, in whatever order ────────────────────────────────────────────────────────
 
 _time = st.one_of(st.none(), st.integers(-50, 700))
-_pods = st.lists(st.tuples(_time, _time, _time, _time), max_size=6)
+_pods = st.lists(st.builds(PodStory, st.just(""), _time, _time, _time, _time), max_size=6)
 
 
 @given(_pods, st.integers(30, 300), st.integers(0, 300), st.integers(1, 5), st.randoms())
 def test_every_instant_has_one_class_whatever_pods_do(
-    told_pods: list[tuple[int | None, ...]], start: int, now: int, world: int, dice: Random
+    told_pods: list[PodStory], start: int, now: int, world: int, dice: Random
 ) -> None:
     books = [down(), down(rank=1), again(start), again(start + 7, rank=1)]
-    pods = [PodStory(f"pod-{at}", *times) for at, times in enumerate(told_pods)]
+    pods = [pod._replace(uid=f"pod-{at}") for at, pod in enumerate(told_pods)]
     seats = {book.journal: f"pod-{dice.randrange(7)}" for book in books}
     now_ns = (30 + now) * SECOND
     scribe = scribe_for(books)
