@@ -7,10 +7,12 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 from runwatch import logs
+from runwatch.agent.stopping import listen
 from runwatch.errors import RunwatchError
 from runwatch.settings import load
 from runwatch.terminal import log_to_stderr, shown
@@ -79,6 +81,7 @@ def run(arguments: argparse.Namespace, argv: list[str]) -> bool:
         command = [sys.executable, "-m", "runwatch.agent", *again]
         subprocess.Popen(command, start_new_session=True)
         return True
+    stop = listen(threading.Event())
     from runwatch.agent import powers
     from runwatch.agent.lock import is_unwanted
     from runwatch.agent.main import run_agent
@@ -100,7 +103,7 @@ def run(arguments: argparse.Namespace, argv: list[str]) -> bool:
         return True
     for words in powers.take_up(settings.root):
         logging.getLogger("runwatch.agent").warning("%s", words)
-    return run_agent(settings)
+    return run_agent(settings, stop)
 
 
 def main() -> int:

@@ -51,6 +51,7 @@ from runwatch.agent.queues.desk import QueueDesk, QueueEvent
 from runwatch.agent.sender import Orders
 from runwatch.agent.senders import Senders
 from runwatch.agent.settings import AgentSettings
+from runwatch.agent.stopping import listen
 from runwatch.agent.syncing import DiskSync
 from runwatch.agent.watch import Exit, ProcessWatch
 from runwatch.capture.faulthandling import FATAL
@@ -208,16 +209,22 @@ class Agent:
 
     def _end(self) -> None:
         self._book.close()
-        closed_ns, own = self._clock.mono_ns(), [self._book.journal]
-        deadline = closed_ns + SHIP_ON_EXIT_SECONDS * 1e9
+        closed_ns, last = self._clock.mono_ns(), self.settings.last_seconds
+        deadline = closed_ns + max(SHIP_ON_EXIT_SECONDS, last) * 1e9
         pause = threading.Event()
-        # Heads that do not answer are not waited for: the next agent sends the journals.
-        while self._clock.mono_ns() < deadline and not self._senders.has_shipped(own, closed_ns):
+        while self._clock.mono_ns() < deadline and not self._has_shipped(closed_ns):
             pause.wait(0.05)
         self._senders.stop()
         self._tell_status(ended=True)
         self._tail.close()
         self._watch.close()
+
+    def _has_shipped(self, closed_ns: int) -> bool:
+        """Heads that do not answer are not waited for, nor is what others recorded: the next agent
+        sends it.  If there is none, they are."""
+        if self.settings.last_seconds > 0:
+            return self._senders.has_shipped_all(closed_ns)
+        return self._senders.has_shipped([self._book.journal], closed_ns)
 
     # ── processes ─────────────────────────────────────────────────────────────────────────────
 
@@ -516,10 +523,9 @@ class Agent:
         return any(followed.origin.role != "agent" for followed in alive)
 
 
-def run_agent(settings: AgentSettings) -> bool:
+def run_agent(settings: AgentSettings, stop: threading.Event | None = None) -> bool:
     """Run until stopped or idle; False when another agent of this node and user runs already."""
-    stop = threading.Event()
-    _set_on_signals(stop)
+    stop = stop or listen(threading.Event())
     lock = AgentLock(settings.root, settings.host or this_host())
     try:
         if not lock.acquire():
@@ -537,13 +543,3 @@ def run_agent(settings: AgentSettings) -> bool:
         # A process that came while we were ending started no agent: it saw that we still ran.
         if stop.is_set() or not agent.has_missed_someone() or not lock.acquire():
             return True
-
-
-def _set_on_signals(stop: threading.Event) -> None:
-    """A thread sets the event.  A handler that did could deadlock: a second signal may interrupt
-    it while it holds the event's lock, and would wait for that lock."""
-    import _thread
-    import signal
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: _thread.start_new_thread(stop.set, ()))

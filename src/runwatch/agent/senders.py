@@ -337,6 +337,13 @@ class Senders:
             if sender.shipper.connected
         )
 
+    def has_shipped_all(self, since_ns: int) -> bool:
+        """Whether all heads have everything that was here at that time (monotonic)."""
+        return all(
+            sender.shipper.has_everything(since_ns) and sender.courier.has_brought_all(since_ns)
+            for sender in self.all()
+        )
+
 
 def _host(place: str) -> str:
     return place.removeprefix("grpc://").partition("/")[0].rpartition(":")[0]

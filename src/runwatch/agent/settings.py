@@ -66,6 +66,12 @@ class AgentSettings:
     idle_seconds: float = setting(
         60.0, env="RUNWATCH_AGENT_IDLE", help="end after so many seconds without a run; 0 = never"
     )
+    last_seconds: float = setting(
+        0.0,
+        env="RUNWATCH_LAST_SECONDS",
+        help="told to end, wait up to so many seconds until the head has all: in a pod no other "
+        "agent sends it; 0 = end, the next one does",
+    )
     budget_bytes: int = setting(
         8 << 30, env="RUNWATCH_NODE_BYTES", help="disk for all journals of this node"
     )
@@ -98,7 +104,7 @@ class AgentSettings:
                 f"retry_seconds (RUNWATCH_RETRY_SECONDS) is {self.retry_seconds:g}: must be a "
                 f"number of seconds, at least {LEAST_SECONDS}"
             )
-        for name in ("inherit_seconds", "sync_seconds"):
+        for name in ("inherit_seconds", "sync_seconds", "last_seconds"):
             if not 0 <= (value := getattr(self, name)) < float("inf"):
                 raise UsageError(
                     f"{name} (RUNWATCH_{name.upper()}) is {value:g}: must be a number of "

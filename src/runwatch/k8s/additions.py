@@ -20,6 +20,8 @@ AGENT: Final = "runwatch-agent"
 FILES_PLACE: Final = "/var/lib/runwatch-files"
 SIDECAR_BYTES: Final = "1GiB"
 """Disk for all records of a pod until the head has them: the pod's own share of its node."""
+LAST_SECONDS: Final = "20"
+"""So long its agent waits for the head: less than the 30 s that a pod has to end."""
 PROCESS_BYTES: Final = 256 << 20
 _NOBODY: Final = 65532
 _AGENT_NEEDS: Final = {"cpu": "100m", "memory": "256Mi"}
@@ -47,6 +49,7 @@ def agent(pod: Thing, user: int | None, settings: WebhookSettings) -> dict[str, 
     variables = [
         plain("RUNWATCH_DIR", settings.directory),
         plain("RUNWATCH_NODE_BYTES", SIDECAR_BYTES),
+        plain("RUNWATCH_LAST_SECONDS", LAST_SECONDS),
     ]
     if settings.head:
         variables.append(plain("RUNWATCH_HEAD", literal(settings.head)))

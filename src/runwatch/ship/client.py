@@ -169,6 +169,14 @@ class Shipper:
             and self.acknowledged.get(journal, -1) >= followed.reader.position
         )
 
+    def has_everything(self, since_ns: int) -> bool:
+        """Whether every journal was read to its end since then (monotonic), and is stored."""
+        return self.connected and all(
+            (followed.done or followed.idle_ns >= since_ns)
+            and self.acknowledged.get(name, -1) >= followed.reader.position
+            for name, followed in list(self._tail.journals.items())
+        )
+
     def unfinished(self, but: Collection[JournalId] = ()) -> int:
         """How many journals of agents that have ended are not stored to their ends.  `but`: those
         that are written now.  A shipper that has not looked yet counts as one."""

@@ -82,6 +82,9 @@ class Courier:
         self._keep_ns = int(keep_days * 86_400e9)
         self._look_seconds = look_seconds
         self._looked_seconds = 0.0
+        self._has_young = False
+        self._idle_ns = 0
+        """When a look last began that found nothing to upload, nor anything too young for it."""
         self._clock = clock
         self._stop = threading.Event()
         self._notes = self._read_notes()
@@ -97,6 +100,10 @@ class Courier:
             usual = max(self._look_seconds, 200 * self._looked_seconds)
             pause = usual if well else min(pause * 2, 60.0)
 
+    def has_brought_all(self, since_ns: int) -> bool:
+        """Whether the head has every file that was here at that time (monotonic)."""
+        return self._idle_ns >= since_ns or not self._files()
+
     def round(self) -> bool:
         """Upload what is new; False if the head refused a file or was not there."""
         begun_ns = self._clock.mono_ns()
@@ -104,6 +111,8 @@ class Courier:
         self._looked_seconds = (self._clock.mono_ns() - begun_ns) / 1e9
         self.settled = not waiting
         if not waiting:
+            if not self._has_young:
+                self._idle_ns = begun_ns
             return True
         try:
             with self._channel() as channel:
@@ -118,12 +127,15 @@ class Courier:
     def _waiting(self) -> Iterator[tuple[str, Stamp]]:
         old_ns = self._clock.wall_ns() - self._keep_ns
         quiet_ns = self._clock.wall_ns() - int(QUIET_SECONDS * 1e9)
+        self._has_young = False
         for path, stamp in self._files():
             if self._refused.get(path) == stamp:
                 continue
             if self._notes.get(path) != stamp:
                 if stamp.modified_ns < quiet_ns:
                     yield path, stamp
+                else:
+                    self._has_young = True
             elif stamp.modified_ns < old_ns:
                 self._forget(path)
 

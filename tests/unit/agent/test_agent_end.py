@@ -20,7 +20,7 @@ from runwatch.record import JournalId, Origin
 
 @pytest.fixture(autouse=True)
 def no_signals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_set_on_signals", lambda stop: None)
+    monkeypatch.setattr(module, "listen", lambda stop: stop)
 
 
 def settings(root: Path) -> AgentSettings:
@@ -100,7 +100,7 @@ def test_a_lock_that_names_somebody_long_gone(tmp_path: Path) -> None:
 
 ASKED_TWICE = """
 import os, signal, threading
-from runwatch.agent.main import _set_on_signals
+from runwatch.agent.stopping import listen
 
 class Stop(threading.Event):
     asked = 0
@@ -113,7 +113,7 @@ class Stop(threading.Event):
         super().set()
 
 stop = Stop()
-_set_on_signals(stop)
+listen(stop)
 os.kill(os.getpid(), signal.SIGTERM)
 while not (stop.wait(1) and stop.asked == 2):
     pass
