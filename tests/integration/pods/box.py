@@ -20,6 +20,9 @@ from typing import Final, NoReturn
 from tests.integration.pods import system
 
 DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
+END: Final = signal.SIGHUP
+"""To the first: the container is to be gone."""
+_HEARD: Final = {signal.SIGTERM, END}
 CANNOT_START: Final = 128
 """The code of a container whose program could not be started, as containerd has it."""
 
@@ -61,7 +64,8 @@ class Box:
 
 
 def main() -> None:
-    system.end_with_parent(signal.SIGKILL)
+    # The kernel forgets whom a program ends with when that changes its user: the first ends it.
+    system.end_with_parent(END)
     box = Box(**json.load(sys.stdin))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for group in box.cgroups:
@@ -71,12 +75,13 @@ def main() -> None:
     system.unshare(system.NEWNS | (0 if box.host_pid else system.NEWPID))
     system.mount("", "/", flags=system.REC | system.PRIVATE)
     # Those that arrive before the program is there wait for it.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
     program = os.fork()
     if not program:
         _become(box)
     signal.signal(signal.SIGTERM, lambda *_: os.kill(program, signal.SIGTERM))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+    signal.signal(END, lambda *_: os.kill(program, signal.SIGKILL))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
     status = os.waitstatus_to_exitcode(os.waitpid(program, 0)[1])
     os._exit(status if status >= 0 else 128 - status)
 
@@ -92,7 +97,7 @@ def _become(box: Box) -> NoReturn:
             system.no_new_privileges()
         os.chdir(box.folder or "/")
         system.end_with_parent(signal.SIGKILL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores them, and a child inherits
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         os.execvpe(box.command[0], box.command, box.environment)

@@ -20,7 +20,7 @@ from runwatch.capture.process import children
 from runwatch.kube import Thing, part, parts, text
 from runwatch.testing import until
 from tests.integration.pods import memory, objects, volumes
-from tests.integration.pods.box import Box, environment_of_a_box
+from tests.integration.pods.box import END, Box, environment_of_a_box
 from tests.integration.pods.network import NODE, REPOSITORY, Held, Wire
 from tests.integration.pods.objects import CannotBePlayed, Objects, Placed, Rights
 
@@ -114,8 +114,8 @@ class Container:
             os.kill(self.pid, number)
 
     def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
+        self.process.send_signal(END)
+        self.wait(60)
         if self._group is not None:
             self._group.close()
 
@@ -167,17 +167,30 @@ class Pod:
             _end(sidecar, grace_seconds)
         return codes
 
+    @property
+    def name(self) -> str:
+        return self._placed.name
+
+    def words(self) -> dict[str, str]:
+        """What its containers have written."""
+        return {each.name: each.words()[-2000:] for each in self._all()}
+
     def evict(self, grace_seconds: float) -> None:
         """SIGTERM, the time to end, SIGKILL; sidecars after the containers."""
         for container in self.containers.values():
             container.signal(signal.SIGTERM)
-        for container in (*self.containers.values(), *reversed(self.sidecars.values())):
-            _end(container, grace_seconds)
+        for container in self.containers.values():
+            _kill_after(container, grace_seconds)
+        for sidecar in reversed(self.sidecars.values()):
+            _end(sidecar, grace_seconds)
 
     def close(self) -> None:
-        for container in (*self.containers.values(), *self.sidecars.values(), *self._done):
+        for container in self._all():
             container.close()
         self._sandbox.close()
+
+    def _all(self) -> list[Container]:
+        return [*self.containers.values(), *self.sidecars.values(), *self._done]
 
     def _mounts(self, container: Thing) -> Iterator[tuple[str, str, bool]]:
         for each in parts(container.get("volumeMounts")):
@@ -261,6 +274,10 @@ def why_not() -> str:
 
 def _end(container: Container, grace_seconds: float) -> None:
     container.signal(signal.SIGTERM)
+    _kill_after(container, grace_seconds)
+
+
+def _kill_after(container: Container, grace_seconds: float) -> None:
     try:
         container.process.wait(grace_seconds)
     except subprocess.TimeoutExpired:

@@ -19,6 +19,7 @@ from tests.integration.pods import system
 NODE: Final = "10.77.0.1"
 _BITS: Final = 16
 _BRIDGE: Final = "rwlan"
+_ADDRESS: Final = "02:00:00:00:00:01"
 _POD: Final = "rwpod"
 REPOSITORY: Final = Path(__file__).resolve().parents[3]
 _HOLD: Final = [sys.executable, "-S", "-m", "tests.integration.pods.hold"]
@@ -53,9 +54,11 @@ class Wire:
         self._held = Held("net")
         self._numbers = itertools.count(2)
         self._names: dict[str, str] = {}
+        # With no address of its own a bridge has the lowest of its links': it would change with
+        # each pod that comes and goes, and others would send to nobody for a while.
         self._ip(
             "link set lo up",
-            f"link add {_BRIDGE} type bridge",
+            f"link add {_BRIDGE} address {_ADDRESS} type bridge",
             f"addr add {NODE}/{_BITS} dev {_BRIDGE}",
             f"link set {_BRIDGE} up",
         )

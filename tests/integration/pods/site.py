@@ -1,4 +1,4 @@
-"""A small cluster: a head, nodes with the agent of `deploy/daemonset.yaml`, and pods."""
+"""A small cluster: a head, nodes with the chart's agent, and pods."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
-from urllib.error import HTTPError
 from urllib.request import Request
-
-import yaml
 
 from runwatch.capture.process import children
 from runwatch.kube import Thing
 from runwatch.testing import until
+from tests.integration.pods import release
 from tests.integration.pods.kubelet import OURS, Image, Node, Pod, play
-from tests.integration.pods.network import NODE, REPOSITORY, Wire
+from tests.integration.pods.network import NODE, Wire
+from tests.integration.pods.workloads import JobSet
 from tests.integration.processes import Cluster
+from tests.mounted import MountedSecret
 from tests.tokens import known, urlopen
 
-HEAD: Final = "http://head-1:8090"
-MANIFEST: Final = REPOSITORY / "deploy" / "daemonset.yaml"
-NAMES: Final = {"head-1": NODE}
-"""What a cluster's DNS knows."""
+PROGRAMS: Final = Path(__file__).parent / "programs"
+TOKENS: Final = {release.AGENTS: "agents-" * 5, release.JOBS: "jobs-" * 6}
+"""With these a sender may send, and nothing else."""
+STALL_SECONDS: Final = 3
 Told = dict[str, Any]
 
 
@@ -36,13 +36,21 @@ class Site:
         self.wire = Wire()
         self._cluster = Cluster(root / "cluster")
         self._cluster.http_port, self._cluster.grpc_port = 8090, 8091
+        settings = self._cluster.node_root / "config.toml"
+        settings.write_text(f"[head]\nstall_floor_seconds = {STALL_SECONDS}\n")
+        self._tokens = MountedSecret(root / "tokens", TOKENS)
         self._pods: list[Pod] = []
         self.agents: dict[str, Pod] = {}
 
     def start_head(self) -> None:
         with self.wire.inside():
-            at = self._cluster.start_head("--bind", "0.0.0.0")
+            at = self._cluster.start_head(
+                "--bind", "0.0.0.0", "--tokens-directory", str(self._tokens.place)
+            )
         assert at.token
+
+    def stop_head(self) -> None:
+        self._cluster.stop_head()
 
     def node(self, name: str) -> Node:
         root = self.root / "nodes" / name
@@ -51,23 +59,31 @@ class Site:
         for folder in (root, *root.parents):
             if folder.owner() == "root" and not folder.stat().st_mode & 0o001:
                 folder.chmod(folder.stat().st_mode | 0o011)
-        token = {"token": known(self._cluster.http_port)}
+        programs = {file.name: file.read_text() for file in PROGRAMS.glob("*.py")}
         objects = {
-            ("runwatch", "Secret", "runwatch"): token,
-            ("research", "Secret", "runwatch-ingest"): token,
+            ("runwatch", "Secret", release.TOKENS): TOKENS,
+            ("research", "Secret", release.webhook().token_secret): {"token": TOKENS[release.JOBS]},
+            ("research", "ConfigMap", "programs"): programs,
         }
-        return Node(name, root, self.wire, objects, NAMES)
+        return Node(name, root, self.wire, objects, release.NAMES)
 
     # ── pods ──────────────────────────────────────────────────────────────────────────────────
 
     def play(self, pod: Thing, node: Node, images: Mapping[str, Image] | None = None) -> Pod:
-        played = play(pod, node, {"runwatch": OURS} | dict(images or {}))
+        played = play(pod, node, {release.image(): OURS} | dict(images or {}))
         self._pods.append(played)
         return played
 
+    def started(self, job: JobSet, node: Node, rank: int = 0) -> Pod:
+        """Its program waits to be told to go on; the head knows it, and the agent holds it."""
+        pod = self.play(job.admitted(rank), node)
+        self.process(pod, job, state="running")
+        until(lambda: self.watches(node, pod.main.pid), 60, f"the agent to hold {pod.name}")
+        return pod
+
     def start_agent(self, node: Node) -> Pod:
-        """As the manifest says, with nothing left out but its system call filter."""
-        daemon = yaml.safe_load(MANIFEST.read_text())["spec"]["template"]
+        """As the chart says, with nothing left out but its system call filter."""
+        daemon = release.agent()
         about = {"name": f"agent-{node.name}", "namespace": "runwatch", "uid": str(uuid.uuid4())}
         agent = self.play({**daemon, "metadata": {**daemon["metadata"], **about}}, node)
         self.agents[node.name] = agent
@@ -109,28 +125,38 @@ class Site:
             told: Told = json.load(answer)
         return told
 
-    def runs(self) -> dict[str, Told]:
-        return {run["run"]: run for run in self.ask("/runs")["runs"]}
+    def run(self, job: JobSet) -> Told | None:
+        """That of the workload; None before the head knows of it."""
+        runs = self.ask("/runs")["runs"]
+        return next((run for run in runs if run["workload_uid"] == job.uid), None)
 
-    def processes(self, run: str) -> list[Told]:
-        """Of its ranks, in order; none before the head knows of the run."""
-        try:
-            told = self.ask(f"/runs/{run}/processes")["processes"]
-        except HTTPError as error:
-            assert error.code == 404, error.read()
-            error.close()
-            return []
+    def processes(self, job: JobSet) -> list[Told]:
+        """Of all attempts; none before the head knows of the run."""
+        run = self.run(job)
+        told = self.ask(f"/runs/{run['run']}/processes")["processes"] if run else []
         return sorted(told, key=lambda each: (each["attempt"], each["rank"]))
 
-    def process(self, run: str, **wanted: Any) -> Told:
-        """The run's one process, as soon as the head says this of it."""
+    def process(self, pod: Pod, job: JobSet, **wanted: Any) -> Told:
+        """The pod's, as soon as the head says this of it."""
 
         def found() -> Told | None:
-            told = self.processes(run)
-            same = [p for p in told if all(p[name] == wanted[name] for name in wanted)]
-            return same[0] if same and len(told) == 1 else None
+            same = [p for p in self.processes(job) if p["pod_uid"] == pod.uid]
+            is_so = [p for p in same if all(p[name] == wanted[name] for name in wanted)]
+            assert len(same) < 2, same
+            return is_so[0] if is_so else None
 
-        return until(found, 60, f"{wanted} of {self.processes(run)} {self.words()}")
+        return until(found, 60, f"{wanted} of {self.processes(job)} {pod.words()} {self.words()}")
+
+    def values(self, job: JobSet) -> tuple[int, float | None]:
+        """How many of the run's the head has, and their sum; None if there is no run."""
+        run = self.run(job)
+        if run is None:
+            return 0, None
+        asked = f"/runs/{run['run']}/curves?metric=value&buckets=1"
+        found = [(curve["count"], curve["mean"]) for curve in self.ask(asked)["curves"]]
+        return sum(n for many, _ in found for n in many), sum(
+            n * mean for many, means in found for n, mean in zip(many, means, strict=True)
+        )
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         """`runwatch …` on a person's machine."""

@@ -6,18 +6,19 @@ import copy
 import itertools
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from runwatch.clock import system_clock
 from runwatch.k8s.inject import inject
-from runwatch.k8s.names import WATCH
-from runwatch.k8s.settings import WebhookSettings
+from runwatch.k8s.names import EXEC, WATCH
 from runwatch.k8s.wishes import is_watched
 from runwatch.k8s.workloads import Chain, Link
-from tests.integration.pods.site import HEAD
+from tests.integration.pods import release
 
 USER: Final = 1000
+PROGRAMS: Final = "/programs"
+"""Where a pod has those of `programs/`."""
 _INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _numbers: Final = itertools.count(1)
 Made = dict[str, Any]
@@ -30,6 +31,9 @@ class JobSet:
     name: str
     command: Sequence[str]
     image: str = "theirs"
+    user: int = USER
+    restricted: bool = False
+    """Its pods meet Pod Security's profile of that name."""
     env: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=lambda: {WATCH: "true"})
@@ -56,7 +60,11 @@ class JobSet:
             "image": self.image,
             "command": list(self.command),
             "env": env,
+            "volumeMounts": [{"name": "programs", "mountPath": PROGRAMS}],
         }
+        if self.restricted:
+            nothing = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+            container["securityContext"] = nothing
         if self.memory:
             container["resources"] = {"limits": {"memory": self.memory}}
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "controller": True}
@@ -75,12 +83,13 @@ class JobSet:
                 "hostname": f"{job}-{rank}",
                 "restartPolicy": "Never",
                 "securityContext": {
-                    "runAsUser": USER,
-                    "runAsGroup": USER,
+                    "runAsUser": self.user,
+                    "runAsGroup": self.user,
                     "runAsNonRoot": True,
                     "seccompProfile": {"type": "RuntimeDefault"},
                 },
                 "containers": [container],
+                "volumes": [{"name": "programs", "configMap": {"name": "programs"}}],
             },
         }
 
@@ -104,8 +113,20 @@ class JobSet:
             chain=self.chain,
             namespace=namespace,
             name=self.namespace,
-            settings=WebhookSettings(**{"head": HEAD, "image": "runwatch", **settings}),
+            settings=replace(release.webhook(), **settings),
             has_sidecars=True,
             now_ns=system_clock.wall_ns(),
         )
         return copy.deepcopy(dict(done.pod))
+
+
+def unchanged(name: str, *words: str, **more: Any) -> JobSet:
+    """Its program knows nothing of Runwatch, nor does its image."""
+    notes = {EXEC: "true", **more.pop("notes", {})}
+    return JobSet(name, ["python", f"{PROGRAMS}/plain.py", *words], notes=notes, **more)
+
+
+def ours(name: str, *words: str, **more: Any) -> JobSet:
+    """Its program uses Runwatch."""
+    command = ["python", f"{PROGRAMS}/ours.py", *words]
+    return JobSet(name, command, **{"image": release.image(), **more})

@@ -1,0 +1,105 @@
+"""A pod becomes a run: of which workload, which rank, on which node, and how it ended."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from runwatch.testing import until
+from tests.integration.pods.kubelet import Node
+from tests.integration.pods.site import Site
+from tests.integration.pods.workloads import JobSet, ours, unchanged
+
+pytestmark = pytest.mark.xdist_group("pods")
+
+MODE: Final = "runwatch.dev/mode"
+
+
+def test_an_unchanged_program_is_watched(site: Site, node: Node) -> None:
+    job = unchanged("plain-torch")
+    pod = site.started(job, node)
+    told = site.process(pod, job, state="running")
+    assert told["pod"] == pod.pod["metadata"]["name"] and told["pod_namespace"] == "research"
+    assert told["host"] == "plain-torch-workers-0-0" and told["node"] == "gpu-1"
+    assert told["workload"] == "JobSet/plain-torch" and told["workload_uid"] == job.uid
+    assert (told["rank"], told["attempt"], told["pid"]) == (0, 1, 1)
+    pod.main.signal(signal.SIGUSR1)
+    assert pod.finish() == {"trainer": 0}
+    ended = site.process(pod, job, state="completed", exit_code=0)
+    assert ended["signal"] is None and not ended["out_of_memory"]
+    run = site.run(job)
+    assert run is not None and run["name"] == "research/plain-torch"
+    assert run["last_step"] == 4 and run["headline"]["metric"] == "loss"
+    assert run["headline"]["value"] == pytest.approx(1 / 5)
+
+
+ENDS: Final = {
+    "well": (0, "completed", ""),
+    "three": (3, "failed", "exit code 3"),
+    "fails": (1, "failed", "ValueError: the learning rate is negative (exit code 1)"),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_how_a_program_ends(site: Site, node: Node, end: str) -> None:
+    code, state, words = ENDS[end]
+    job = ours(f"ends-{end}", end)
+    pod = site.started(job, node)
+    pod.main.signal(signal.SIGUSR1)
+    assert pod.finish() == {"trainer": code}
+    told = site.process(pod, job, exit_code=code, signal=None, state=state)
+    assert told["reason"] == words and not told["out_of_memory"]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("end", ["three", "fails"])
+def test_how_an_unchanged_program_ends(site: Site, node: Node, end: str) -> None:
+    code, state, words = ENDS[end]
+    job = unchanged(f"unchanged-{end}", end)
+    pod = site.started(job, node)
+    pod.main.signal(signal.SIGUSR1)
+    assert pod.finish() == {"trainer": code}
+    assert site.process(pod, job, exit_code=code, state=state)["reason"] == words
+
+
+def test_ranks_are_those_of_the_controller(site: Site, node: Node) -> None:
+    """Two pods of a Job count themselves by its variable; a launcher's own variable goes before."""
+    job = ours("two-ranks")
+    pods = [site.started(job, node, rank) for rank in (0, 1)]
+    told = [site.process(pod, job, state="running") for pod in pods]
+    assert [(each["rank"], each["host"]) for each in told] == [
+        (0, "two-ranks-workers-0-0"),
+        (1, "two-ranks-workers-0-1"),
+    ]
+    run = site.run(job)
+    assert run is not None and run["ranks"] == 2 and run["attempts"] == 1
+    torchrun = ours("a-launcher", env={"RANK": "7", "WORLD_SIZE": "8"})
+    pod = site.started(torchrun, node)
+    assert site.process(pod, torchrun, state="running")["rank"] == 7
+
+
+def test_a_pod_without_an_agent_is_told_who_it_is(site: Site, node: Node) -> None:
+    """Mode none: nothing is mounted or begun."""
+    job = JobSet("untold", ["sleep", "600"], notes={MODE: "none"})
+    pod = site.play(job.admitted(), node)
+    told = until(lambda: environment_of(pod.main.pid), 60, "the program to begin")
+    about = pod.pod["metadata"]
+    assert told["POD_NAME"] == about["name"] and told["RUNWATCH_POD_UID"] == about["uid"]
+    assert told["POD_NAMESPACE"] == "research" and told["NODE_NAME"] == "gpu-1"
+    assert json.loads(told["RUNWATCH_WORKLOAD"])["uid"] == job.uid
+    assert json.loads(told["GKE_DIAGON_IDENTIFIER"])["metadata.name"] == "untold"
+    assert not {"RUNWATCH_DIR", "RUNWATCH_HEAD", "RUNWATCH_AGENT", "RUNWATCH_AUTO"} & told.keys()
+    assert list(pod.containers) == ["trainer"] and not pod.sidecars
+    volumes = [volume["name"] for volume in pod.pod["spec"]["volumes"]]
+    assert volumes == ["programs"] and "initContainers" not in pod.pod["spec"]
+
+
+def environment_of(pid: int) -> dict[str, str] | None:
+    """None before it has become the container's program."""
+    words = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    told = dict(word.split("=", 1) for word in words if word)
+    return told if "POD_NAME" in told else None
