@@ -21,6 +21,8 @@ from runwatch.cli.pictures.progress import no_progress
 from runwatch.errors import UsageError
 from runwatch.record.life import ClockJump, JournalLoss, SdkWarning
 from runwatch.record.losses import JournalGap, LimitReached
+from runwatch.record.pods import PodTold
+from runwatch.views.pod_words import is_trouble, words
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 REFRESH_SECONDS: Final = 1.0
 MOST_CURVES: Final = 4
 MOST_TROUBLES: Final = 8
+MOST_OF_PODS: Final = 6
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,6 +84,8 @@ def _picture(
     parts: list[RenderableType] = [_headline(run), process_table(processes)]
     parts += [Text(line, style="yellow") for line in _troubles(head, key)]
     parts += _incidents(head, key)
+    if any(process.get("pod") for process in processes):  # an older head does not say it
+        parts += [Text(line, style="dim") for line in _pods(head, key)]
     by_metric: dict[str, list[dict[str, Any]]] = {}
     for curve in _curves(head, run, arguments, buckets=max(20, (width - 12) * 2)):
         by_metric.setdefault(curve["metric"], []).append(curve)
@@ -121,6 +126,18 @@ def _troubles(head: source.Source, run: str) -> list[str]:
             text = f"{who}: not recorded: {warning.what} × {warning.count}"
             lines[kind, event["journal"], warning.what] = text
     return list(lines.values())[:MOST_TROUBLES]
+
+
+def _pods(head: source.Source, run: str) -> list[str]:
+    """What happened last to its pods, as their cluster tells."""
+    answer = head.get(f"/runs/{run}/events", kind=[PodTold.KIND], limit=1000, newest_first="true")
+    told = [(event["time_ns"], PodTold.of(event["body"])) for event in answer["events"]]
+    lines = dict.fromkeys(
+        f"{tables.time(time_ns)} {words(each)}" for time_ns, each in told if is_trouble(each)
+    )
+    shown = list(lines)[:MOST_OF_PODS][::-1]
+    earlier = len(lines) - len(shown)
+    return [f"and {earlier} earlier words of its cluster", *shown] if earlier else shown
 
 
 def _incidents(head: source.Source, run: str) -> list[RenderableType]:

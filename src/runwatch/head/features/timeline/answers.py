@@ -57,10 +57,11 @@ from runwatch.record.node import (
     ProcessExit,
     QueueUnknown,
 )
+from runwatch.record.pods import PodTold
 from runwatch.record.stacks import Incident
 from runwatch.rows import Curve, EventRow
 from runwatch.store.store import OF_EACH
-from runwatch.views import profiles
+from runwatch.views import pod_words, profiles
 from runwatch.views.goodput.account import Goodput
 from runwatch.views.goodput.classes import Spent
 from runwatch.views.goodput.pixels import Drawn, drawn
@@ -284,6 +285,9 @@ class _Events:
             if _concerns(event, hosts, ranks)
         ]
         chatter = self._ask(run, _CHATTER)
+        for event in pod_words.once(self._ask(run, (PodTold.KIND,))):
+            is_trouble = pod_words.is_trouble(PodTold.of(event.body))
+            (grave if is_trouble else chatter).append(event)
         kept = thinned(_in_order(grave), most)
         kept += thinned(_in_order(chatter), most - len(kept)) if len(kept) < most else []
         self.shown: list[EventRow] = _in_order(kept)
