@@ -13,7 +13,7 @@ WORKERS ?= 2
 # The tests start a thousand Python processes; without a cache each would compile all of Runwatch.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-page test-python check soak shake bench proto web types contract lock oldest newest sbom audit docs clean help
+.PHONY: demo test test-page test-python check soak shake bench proto web types contract lock oldest newest sbom audit image image-files docs clean help
 
 help:
 	@echo "make demo    a real four-rank training job with a crash and a restart, and its report"
@@ -27,11 +27,12 @@ help:
 	@echo "make types   generate the page's types from the OpenAPI document"
 	@echo "make contract  record the API's answers that are not recorded yet"
 	@echo "make proto   regenerate the wire stubs from the .proto files"
-	@echo "make lock    rewrite locked.txt: the newest version of every dependency, with hashes"
+	@echo "make lock    rewrite locked.txt and deploy/docker/locked.txt: the newest version of every dependency, with hashes"
 	@echo "make oldest  the tests that need no framework, with the oldest versions that pyproject.toml allows"
 	@echo "make newest  the same tests, with the newest allowed versions"
 	@echo "make sbom    write sbom.json: the content of locked.txt as CycloneDX"
-	@echo "make audit   check locked.txt for known weaknesses (asks a service)"
+	@echo "make audit   check what is locked for known weaknesses (asks a service)"
+	@echo "make image   build the image of deploy/docker (BASE_DIGEST=sha256:… IMAGE=name:tag BUILDER=docker)"
 
 demo: $(STAMP)/run
 	@$(BIN)/runwatch demo
@@ -129,6 +130,8 @@ $(STAMP)/bench: $(STAMP)/test
 lock: $(STAMP)/supply
 	.venv-supply/bin/uv pip compile pyproject.toml --extra head --universal --python-version 3.11 --upgrade \
 	  --generate-hashes --no-header --no-annotate --quiet --output-file locked.txt
+	.venv-supply/bin/uv pip compile pyproject.toml --extra head --extra k8s --universal --python-version 3.11 --upgrade \
+	  --constraint locked.txt --generate-hashes --no-header --no-annotate --quiet --output-file deploy/docker/locked.txt
 
 # The oldest dependencies use newer ones, which may warn about them.
 oldest: RESOLUTION := lowest-direct
@@ -152,7 +155,29 @@ sbom: $(STAMP)/supply
 	.venv-supply/bin/python -W ignore -m cyclonedx_py requirements locked.txt --pyproject pyproject.toml --output-file sbom.json
 
 audit: $(STAMP)/supply
-	.venv-supply/bin/pip-audit --strict --require-hashes --disable-pip -r locked.txt
+	.venv-supply/bin/pip-audit --strict --require-hashes --disable-pip -r locked.txt -r deploy/docker/locked.txt
+
+# What an image is built of, and nothing else: Runwatch's wheel with the page in it, what is installed with it, the list
+# of that.
+IMAGE_FILES := dist/image
+image-files: $(STAMP)/run $(STAMP)/supply
+	@rm -rf $(IMAGE_FILES) && mkdir -p $(IMAGE_FILES)
+	@$(BIN)/python -m pip wheel -q --no-deps --wheel-dir $(IMAGE_FILES) .
+	@cp deploy/docker/Dockerfile deploy/docker/locked.txt $(IMAGE_FILES)
+	@.venv-supply/bin/python -W ignore -m cyclonedx_py requirements deploy/docker/locked.txt --pyproject pyproject.toml \
+	  --output-file $(IMAGE_FILES)/sbom.json
+
+VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' src/runwatch/_version.py)
+IMAGE   ?= runwatch:$(VERSION)
+BASE    ?= docker.io/library/python:3.13-slim
+BUILDER ?= docker
+MORE    ?=
+image:
+	@[ -n "$(BASE_DIGEST)" ] || { echo "Say of which $(BASE): make image BASE_DIGEST=sha256:… (its registry's page has it, and"; \
+	  echo "docker buildx imagetools inspect $(BASE))"; exit 2; }
+	@$(MAKE) image-files
+	$(BUILDER) build --build-arg BASE=$(BASE) --build-arg BASE_DIGEST=$(BASE_DIGEST) --build-arg VERSION=$(VERSION) \
+	  --build-arg REVISION=$(shell git rev-parse HEAD 2> /dev/null) --build-arg MORE="$(MORE)" --tag $(IMAGE) $(IMAGE_FILES)
 
 $(STAMP)/supply: $(STAMP)/venv pyproject.toml
 	@$(PYTHON) scripts/make_venv.py .venv-supply

@@ -184,3 +184,9 @@ def test_an_older_kubernetes_is_refused() -> None:
     done = templated({}, "--kube-version", "1.27.9")
     assert done.returncode != 0 and "requires kubeVersion: >=1.28" in done.stderr
     assert templated({}, "--kube-version", "1.28.0-gke.1").returncode == 0
+
+
+def test_the_charts_page_lists_every_set_and_only_those() -> None:
+    page = (CHART / "README.md").read_text()
+    there = {path.name for path in (CHART / "ci").glob("*.yaml")}
+    assert set(re.findall(r"\]\(ci/([\w-]+\.yaml)\)", page)) == there
