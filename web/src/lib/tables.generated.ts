@@ -64,14 +64,14 @@ export const CLASSES: Readonly<Record<string, { words: string; meaning: string; 
   "scheduling_wait": {
     "words": "waiting to be scheduled",
     "meaning": "The run waited for machines: it was in a queue, or a pod that it needs had no node.",
-    "light": "#3d4a8a",
-    "dark": "#6f80d8"
+    "light": "#2b45b5",
+    "dark": "#5468e8"
   },
   "pod_startup": {
     "words": "image pulls and pod start",
     "meaning": "All pods had nodes; images, volumes and init containers of one were waited for.",
-    "light": "#b7b3e0",
-    "dark": "#a9a4dd"
+    "light": "#7f8ce8",
+    "dark": "#a9b4ff"
   },
   "stall": {
     "words": "hang or stall",

@@ -84,12 +84,12 @@ LOOKS: Final = (
     ClassLook(
         "scheduling_wait", "waiting to be scheduled",
         "The run waited for machines: it was in a queue, or a pod that it needs had no node.",
-        "#3d4a8a", "#6f80d8", "bold blue", "…",
+        "#2b45b5", "#5468e8", "bold blue", "…",
     ),
     ClassLook(
         "pod_startup", "image pulls and pod start",
         "All pods had nodes; images, volumes and init containers of one were waited for.",
-        "#b7b3e0", "#a9a4dd", "bold cyan", "¨",
+        "#7f8ce8", "#a9b4ff", "bold cyan", ":",
     ),
     ClassLook(
         "stall", "hang or stall",
