@@ -29,9 +29,10 @@ class Route:
         name = self.name
         if not name:  # who asks for one by a field selector needs the right to that one alone
             name = query.get("fieldSelector", "").partition("metadata.name=")[2].partition(",")[0]
-        return Deed(
-            self.verb, self.kind.group, self.kind.plural, self.namespace, name, self.subresource
-        )
+        space = self.namespace
+        if self.kind.plural == "namespaces" and self.name:  # who has rights inside may see it
+            space = self.name
+        return Deed(self.verb, self.kind.group, self.kind.plural, space, name, self.subresource)
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,23 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from runwatch.cli.cluster.kubectl import Kubectl, Listed, NoCluster
-from runwatch.cli.status.cluster.told import OURS, PART_OF_LABEL, Told, full_name, uid
+from runwatch.cli.cluster.kubectl import Forbidden, Kubectl, Listed, NoCluster
+from runwatch.cli.cluster.release import USUAL
+from runwatch.cli.status.cluster.told import (
+    OUR_PODS,
+    OURS,
+    PART_OF_LABEL,
+    WORKLOAD,
+    Told,
+    full_name,
+    uid,
+)
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.k8s.names import GROUP_NAME, LEASE, RUNS
 from runwatch.kube import Thing, part, parts, text
 
 OF_THE_RELEASE: Final = ("statefulsets.apps", "deployments.apps", "daemonsets.apps", "pods")
-OF_THE_CLUSTER: Final = ("nodes", "namespaces")
+NOTHING: Final = Listed((), ())
 WORKLOADS: Final = (
     "deployments.apps", "replicasets.apps", "statefulsets.apps", "jobs.batch", "cronjobs.batch",
     "jobs.batch.volcano.sh", "jobsets.jobset.x-k8s.io", "jaxjobs.kubeflow.org",
@@ -42,10 +51,11 @@ def ask(kubectl: Kubectl, now_ns: int) -> Told:
     ours = f"--selector={PART_OF_LABEL}={OURS}"
     workloads = [each for each in WORKLOADS if each in there]
     questions: list[Callable[[], Listed]] = [
-        lambda: kubectl.all(OF_THE_RELEASE, "--all-namespaces", ours),
-        lambda: kubectl.all(("pods",), *where),
-        lambda: _with_fields(kubectl, OF_THE_CLUSTER),
+        lambda: _of_release(kubectl, ours),
         lambda: _with_fields(kubectl, workloads, *where),
+        lambda: kubectl.all(("pods",), *where),
+        lambda: kubectl.all(("nodes",)),
+        lambda: _namespaces(kubectl),
         lambda: kubectl.all((WEBHOOKS,), ours),
         lambda: kubectl.all(
             ("leases.coordination.k8s.io",),
@@ -56,22 +66,46 @@ def ask(kubectl: Kubectl, now_ns: int) -> Told:
     if _RUNS in there:
         questions.append(lambda: kubectl.all((_RUNS,), *where))
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        answers = list(pool.map(_answered, questions))
-    return told(answers, now_ns, kubectl.namespace, knows_runs=_RUNS in there)
+        release, owners, *answers = pool.map(_answered, questions)
+    found = told(
+        answers,
+        now_ns,
+        kubectl.namespace,
+        knows_runs=_RUNS in there,
+        of_release=release,
+        workloads=owners,
+    )
+    if "Pod" in found.refused and OUR_PODS in found.refused:
+        todo = (
+            "ask for the right to list pods" if kubectl.namespace else "--namespace NS looks at one"
+        )
+        raise Forbidden(f"you may not look into this cluster: {found.refused['Pod']}; {todo}")
+    return found
 
 
 def told(
-    answers: Iterable[Listed], now_ns: int, namespace: str = "", *, knows_runs: bool = False
+    answers: Iterable[Listed],
+    now_ns: int,
+    namespace: str = "",
+    *,
+    knows_runs: bool = False,
+    of_release: Listed = NOTHING,
+    workloads: Listed = NOTHING,
 ) -> Told:
+    """`answers`: what else was asked.  Of two questions about pods, one may be refused."""
     things: dict[str, dict[str, Thing]] = defaultdict(dict)
     refused: dict[str, str] = {}
-    for answer in answers:
+    for answer in (of_release, workloads, *answers):
         for each in answer.items:
             kind = text(each, "kind")
             things[kind].setdefault(uid(each) or full_name(each), each)
         for why in answer.why:
             if found := _FORBIDDEN.search(why):
                 kind = _KINDS.get(found[1], found[1])
+                if answer is workloads:
+                    kind = WORKLOAD
+                elif answer is of_release and kind == "Pod":
+                    kind = OUR_PODS
                 refused.setdefault(kind, f"not looked at: {why.partition(': ')[2] or why}")
     runs = {
         text(owner, "uid")
@@ -85,6 +119,26 @@ def told(
         frozenset(runs) if knows_runs and RUNS not in refused else None,
         namespace,
     )
+
+
+def _of_release(kubectl: Kubectl, ours: str) -> Listed:
+    """Who may not look everywhere may perhaps where the documents install it."""
+    everywhere = kubectl.all(OF_THE_RELEASE, "--all-namespaces", ours)
+    if everywhere.items or not everywhere.why:
+        return everywhere
+    there = kubectl.all(OF_THE_RELEASE, "--namespace", USUAL, ours)
+    return there if there.items else everywhere
+
+
+def _namespaces(kubectl: Kubectl) -> Listed:
+    """Who may not list them may perhaps see their own."""
+    found = _answered(lambda: _with_fields(kubectl, ("namespaces",)))
+    if not found.why or not kubectl.namespace:
+        return found
+    try:
+        return Listed((kubectl.get("namespace", kubectl.namespace, _FIELDS),), ())
+    except Forbidden:
+        return found
 
 
 def _with_fields(kubectl: Kubectl, kinds: Sequence[str], *words: str) -> Listed:

@@ -101,7 +101,8 @@ def operator(told: Told) -> Section:
 def replicas(told: Told, component: str, meanwhile: str) -> Section:
     sets = told.ours(PARTS[component], component)
     if not sets:
-        return Section(component, {"ready": None, "desired": None}, ["not part of this release"])
+        line = told.refused.get(PARTS[component], "not part of this release")
+        return Section(component, {"ready": None, "desired": None}, [line])
     ready = sum(number(each, "status", "readyReplicas") for each in sets)
     desired = sum(_wanted(each) for each in sets)
     lines = [f"{ready} of {desired} ready ({', '.join(full_name(each) for each in sets)})"]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from runwatch.cli.status.cluster.told import (
+    OUR_PODS,
     STARTING_SECONDS,
     Told,
     condition,
@@ -35,8 +36,9 @@ _SECURITY: Final = "pod-security.kubernetes.io/enforce"
 
 
 def section(told: Told) -> Section:
-    if "Node" in told.refused:
-        return Section("nodes", {"refused": told.refused["Node"]}, [told.refused["Node"]])
+    for kind in ("Node", OUR_PODS):
+        if kind in told.refused:
+            return Section("nodes", {"refused": told.refused[kind]}, [told.refused[kind]])
     sets = told.ours("DaemonSet", "agent")
     agents = _agents(told)
     left_out: dict[tuple[str, str], list[str]] = defaultdict(list)

@@ -12,6 +12,8 @@ from runwatch.cli.status.cluster import webhook
 from runwatch.cli.status.cluster.nodes import invitation
 from runwatch.cli.status.cluster.told import (
     MOST_NAMED,
+    OUR_PODS,
+    WORKLOAD,
     Told,
     by_uid,
     chain,
@@ -38,6 +40,7 @@ from runwatch.k8s import wishes
 from runwatch.k8s.names import EXEC, INJECTED, MODE, WATCH
 from runwatch.k8s.settings import WebhookSettings
 from runwatch.kube import Thing, created_ns, labels, moment_ns, notes, part, parts, text
+from runwatch.kube import owners as owners_of
 
 SILENT_SECONDS: Final = 300.0
 """So long a program may import and compile before it says who it is."""
@@ -64,7 +67,7 @@ def section(told: Told) -> Section:
     known, spaces = by_uid(told), {name(each): each for each in told.of("Namespace")}
     wrong: dict[tuple[str, Why], list[Thing]] = defaultdict(list)
     unwanted: dict[str, list[Thing]] = defaultdict(list)
-    watched = labelled = 0
+    watched = labelled = unknown = 0
     for pod in told.of("Pod"):
         if is_over(pod) or is_ours(pod) or (told.namespace and namespace(pod) != told.namespace):
             continue
@@ -72,6 +75,7 @@ def section(told: Told) -> Section:
         wish = wished(pod, owners, spaces.get(namespace(pod), {}))
         injected = is_injected(pod)
         if wish is None and not injected:
+            unknown += _may_be_wished(told, owners[-1] if owners else pod)
             continue
         labelled += 1
         if wish is not None and not wish.watched and not injected:
@@ -95,12 +99,23 @@ def section(told: Told) -> Section:
             for pod in pods
         ],
         "refused_by_label": sum(len(pods) for pods in unwanted.values()),
+        "unknown": unknown,
     }
     lines = [f"{many(labelled, 'pod')} of labelled workloads, {watched} watched"]
-    if not labelled:
+    if not labelled and not unknown:
         lines = [f"no pod is labelled ({WATCH}=true on a workload, a pod or a namespace)"]
+    if unknown:
+        why = told.refused.get("Namespace") or told.refused[WORKLOAD]
+        lines.append(f"{many(unknown, 'pod')} more may be labelled from afar: {why}")
     lines += [f"{_count(pods)} not watched: {why}" for why, pods in unwanted.items()]
     return Section("pods", facts, lines, list(_problems(wrong)))
+
+
+def _may_be_wished(told: Told, farthest: Thing) -> bool:
+    """Nobody could look whether its namespace, or a workload beyond this one, is labelled."""
+    if "Namespace" in told.refused:
+        return True
+    return WORKLOAD in told.refused and any(owners_of(farthest))
 
 
 def _overruled(pod: Thing, owners: Sequence[Thing], space: Thing, wish: Wish) -> str:
@@ -119,15 +134,15 @@ def _why_left_out(
 ) -> Why | None:
     assert wish is not None
     again = _again(pod, owners)
+    if (spared := wishes.spared(pod, {}, "", WebhookSettings(), "-")) in _SPARED:
+        todo = "the webhook leaves such pods alone: take the label away"
+        return Why(_SPARED[spared], todo, "spared")
     if webhook.CONFIGURATION in told.refused:
         return Why("the webhook did not see it", again, "not_injected")
     found = webhook.configurations(told)
     if not found:
         todo = "`helm upgrade` the release with webhook.enabled=true, then "
         return Why("there is no webhook", todo + again, "no_webhook")
-    if (spared := wishes.spared(pod, {}, "", WebhookSettings(), "-")) in _SPARED:
-        todo = "the webhook leaves such pods alone: take the label away"
-        return Why(_SPARED[spared], todo, "spared")
     hooks = [hook for each in found for hook in parts(each.get("webhooks"))]
     near = [hook for hook in hooks if selects(hook.get("namespaceSelector"), labels(space))]
     if not near:
@@ -188,12 +203,14 @@ def _why_silent(told: Told, pod: Thing, owners: Sequence[Thing]) -> Why | None:
             "its Python start with our files (not `python -I`)?",
             "no_run_exec",
         )
-    return Why(
-        "it runs, and no head has a run of it: its program does not call runwatch",
-        f'let it call runwatch.init(), or set the annotation {EXEC}: "true" on the workload '
-        "and create it anew",
-        "no_run",
-    )
+    todo = f'let it call runwatch.init(), or set the annotation {EXEC}: "true" on the workload and '
+    todo += "create it anew"
+    if OUR_PODS in told.refused:
+        what = "its program does not call runwatch, or its records do not reach this cluster's head"
+        todo += "; who may look at the release is told whether its node has an agent"
+    else:
+        what = "its program does not call runwatch"
+    return Why(f"it runs, and no head has a run of it: {what}", todo, "no_run")
 
 
 def _other_head(told: Told, pod: Thing) -> Why | None:
@@ -215,7 +232,9 @@ def _other_head(told: Told, pod: Thing) -> Why | None:
 def _no_agent(told: Told, pod: Thing) -> Why | None:
     node = text(part(pod, "spec"), "nodeName")
     sets = told.ours("DaemonSet", "agent")
-    if not node or "DaemonSet" in told.refused or not _runs_for(told, pod, SILENT_SECONDS):
+    if {"DaemonSet", OUR_PODS} & told.refused.keys():
+        return None
+    if not node or not _runs_for(told, pod, SILENT_SECONDS):
         return None
     agents = [p for p in told.ours("Pod", "agent") if text(part(p, "spec"), "nodeName") == node]
     if any(is_ready(each) or told.age_seconds(each) < SILENT_SECONDS for each in agents):

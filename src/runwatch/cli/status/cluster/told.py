@@ -19,6 +19,10 @@ STARTING_SECONDS: Final = 180.0
 MOST_OWNERS: Final = 8
 MOST_NAMED: Final = 5
 
+OUR_PODS: Final = "Pod of the release"
+WORKLOAD: Final = "workload"
+"""Of what may be refused, beside kinds: any kind of workload."""
+
 STUCK: Final = frozenset(
     {
         "ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull",
@@ -35,7 +39,7 @@ class Told:
     things: Mapping[str, Sequence[Thing]] = field(default_factory=dict)
     """By kind: Pod, Node, Job …"""
     refused: Mapping[str, str] = field(default_factory=dict)
-    """By kind: why it was not told."""
+    """By kind: why it was not told.  `Pod` are people's."""
     run_workloads: frozenset[str] | None = None
     """The uids of workloads of which a head has a run; None: nobody could say."""
     namespace: str = ""
