@@ -27,6 +27,14 @@ def parts(value: object) -> Sequence[Thing]:
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
+def listed(thing: Thing, name: str) -> list[Any]:
+    """The list of this name; empty if there is none.  Anything else is a TypeError."""
+    value = thing.get(name) or []
+    if not isinstance(value, list):
+        raise TypeError(f"{name} is no list")
+    return value
+
+
 def text(thing: Thing, name: str) -> str:
     value = thing.get(name)
     return value if isinstance(value, str) else ""

@@ -20,7 +20,7 @@ from runwatch.k8s.settings import WebhookSettings, words
 from runwatch.k8s.variables import Variable
 from runwatch.k8s.wishes import Wishes, mode_of, wishes
 from runwatch.k8s.workloads import Chain
-from runwatch.kube import Thing, parts, text
+from runwatch.kube import Thing, listed, parts, text
 
 VERSION: Final = "v1"
 
@@ -46,8 +46,11 @@ class _Work:
         return spec
 
     def containers(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.spec.get("containers") or []
-        return found
+        return listed(self.spec, "containers")
+
+    def names(self) -> set[str]:
+        """Of all containers: no two may have the same."""
+        return _names(self.spec.get("initContainers")) | _names(self.containers())
 
 
 def inject(
@@ -91,7 +94,7 @@ def inject(
 
 def _tell(container: dict[str, Any], told: Sequence[Variable]) -> None:
     """A variable that it has is never changed."""
-    has = container.get("env") or []
+    has = listed(container, "env")
     names = {text(each, "name") for each in parts(has)}
     container["env"] = [*has, *(copy.deepcopy(each) for each in told if each["name"] not in names)]
 
@@ -111,11 +114,11 @@ def _record(work: _Work) -> None:
             _mount(container, mount(volume, directory))
     if is_node or not ours:
         return
-    if additions.AGENT not in _names(work.spec.get("initContainers")):
+    if additions.AGENT not in work.names():
         agent = additions.agent(work.pod, _user(work), settings)
         agent["volumeMounts"][0]["name"] = volume
         agent["volumeMounts"][1]["name"] = _volume(work, additions.own_volume(TEMPORARY))
-        work.spec["initContainers"] = [*(work.spec.get("initContainers") or []), agent]
+        work.spec["initContainers"] = [*listed(work.spec, "initContainers"), agent]
 
 
 def _records_with_us(container: Thing, directory: str) -> bool:
@@ -156,22 +159,22 @@ def _begin(work: _Work) -> bool:
             _tell(container, [variables.plain("RUNWATCH_AUTO", "1")])
             starting.begin(container, work.wished.starts, work.warnings)
             _mount(container, mount(volume, FILES_PLACE, is_read_only=True))
-    if FILES not in _names(work.spec.get("initContainers")):
+    if FILES not in work.names():
         files = additions.files(work.pod, work.settings)
         files["volumeMounts"][0]["name"] = volume
-        work.spec["initContainers"] = [*(work.spec.get("initContainers") or []), files]
+        work.spec["initContainers"] = [*listed(work.spec, "initContainers"), files]
     return True
 
 
 def _allow_pulling(work: _Work) -> None:
     has = _names(work.spec.get("imagePullSecrets"))
     if more := [each for each in words(work.settings.pull_secrets) if each not in has]:
-        listed = work.spec.get("imagePullSecrets") or []
-        work.spec["imagePullSecrets"] = [*listed, *({"name": each} for each in more)]
+        before = listed(work.spec, "imagePullSecrets")
+        work.spec["imagePullSecrets"] = [*before, *({"name": each} for each in more)]
 
 
 def _volume(work: _Work, wanted: Mapping[str, Any]) -> str:
-    volumes = list(work.spec.get("volumes") or [])
+    volumes = list(listed(work.spec, "volumes"))
     name = additions.volume_named(wanted, volumes)
     work.spec["volumes"] = volumes
     return name
@@ -188,10 +191,10 @@ def _mounted(containers: Sequence[Thing], place: str) -> str:
 
 def _mount(container: dict[str, Any], wanted: Mapping[str, Any]) -> None:
     """Unless something is mounted there."""
-    has = container.get("volumeMounts") or []
+    has = listed(container, "volumeMounts")
     if wanted["mountPath"] not in {text(each, "mountPath").rstrip("/") for each in parts(has)}:
         container["volumeMounts"] = [*has, dict(wanted)]
 
 
-def _names(listed: object) -> set[str]:
-    return {text(each, "name") for each in parts(listed)}
+def _names(found: object) -> set[str]:
+    return {text(each, "name") for each in parts(found)}

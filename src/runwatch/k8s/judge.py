@@ -44,8 +44,11 @@ class Judge:
         except TimeoutError:
             what = f"the API server did not answer within {self.settings.seconds:g} s"
             return self._unchanged(question, "late", what)
-        except (RunwatchError, *_ODD) as error:
-            return self._unchanged(question, "failed", str(error) or type(error).__name__)
+        except RunwatchError as error:
+            return self._unchanged(question, "failed", str(error))
+        except _ODD as error:
+            what = f"it has not the form of a pod ({type(error).__name__}: {error})"
+            return self._unchanged(question, "failed", what)
 
     def _unchanged(self, question: Question, outcome: str, why: str) -> Verdict:
         logger.warning("a pod of namespace %a starts unwatched: %s", question.namespace, why)

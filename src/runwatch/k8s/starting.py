@@ -13,7 +13,7 @@ from typing import Any, Final
 from runwatch.k8s.additions import FILES_PLACE
 from runwatch.k8s.names import EXEC
 from runwatch.k8s.wishes import Wishes
-from runwatch.kube import Thing, notes, parts, text
+from runwatch.kube import Thing, listed, notes, parts, text
 from runwatch.launcher.dropins import DROPIN_SWITCH
 from runwatch.sdk.switches import is_off
 
@@ -68,7 +68,7 @@ def _paths(container: Thing) -> str:
 
 def begin(container: MutableMapping[str, Any], how: str, warnings: list[str]) -> None:
     """Changes it.  Once: a command that we begin is left alone."""
-    name, command, paths = text(container, "name"), container.get("command"), _paths(container)
+    name, command, paths = text(container, "name"), listed(container, "command"), _paths(container)
     if command and how == "true":
         if not (command[:2] == [SHELL, "-c"] and command[3:4] == [_ITSELF]):
             container["command"] = [SHELL, "-c", script(paths), _ITSELF, *command]

@@ -10,7 +10,7 @@ from runwatch.k8s.names import WATCHED, WORKLOAD
 from runwatch.k8s.settings import WebhookSettings
 from runwatch.k8s.wishes import Wishes
 from runwatch.k8s.workloads import Chain, Link
-from runwatch.kube import Thing, notes, part, text, written
+from runwatch.kube import Thing, moment_ns, notes, part, text, written
 
 Variable = dict[str, Any]
 
@@ -40,14 +40,19 @@ def workload_of(pod: Thing, chain: Chain, now_ns: int) -> Link:
     if chain.workload is not None:
         return chain.workload
     about = part(pod, "metadata")
-    try:
-        told = json.loads(text(notes(pod), WORKLOAD) or "{}")
-    except ValueError:
-        told = {}
-    before = text(told, "created") if isinstance(told, Mapping) else ""
-    created = text(about, "creationTimestamp") or before or written(now_ns)
+    created = text(about, "creationTimestamp") or _created_before(pod) or written(now_ns)
     labels = {key: its for key, its in part(about, "labels").items() if key != WATCHED}
     return Link("v1", "Pod", text(about, "name"), "", created, "pods", labels)
+
+
+def _created_before(pod: Thing) -> str:
+    """The moment that we wrote down when the pod was shown to us first; "" if that was now."""
+    try:
+        told = json.loads(text(notes(pod), WORKLOAD) or "{}")
+    except (ValueError, RecursionError):
+        return ""
+    before = text(told, "created") if isinstance(told, Mapping) else ""
+    return before if before.endswith("Z") and moment_ns(before) is not None else ""
 
 
 def identity(workload: Link, chain: Chain, namespace: str, cluster: str) -> list[Variable]:
