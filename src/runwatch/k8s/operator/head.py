@@ -129,13 +129,20 @@ class Head:
 
     def _opened(self, method: str, path: str, **more: Any) -> aiohttp.client._RequestContextManager:
         assert self._session is not None, "the head is asked inside `async with`"
-        token = self._settings.operate_token()
+        token = self._token()
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         url = f"{self._base}/api/v1{path}"
         # Names of runs in the path are encoded already.
         return self._session.request(
             method, URL(url, encoded=True), headers=headers, allow_redirects=False, **more
         )
+
+    def _token(self) -> str:
+        try:
+            return self._settings.operate_token()
+        except (RunwatchError, OSError) as error:
+            # A Secret that is not there yet: no object is to blame for it.
+            raise HeadError(str(error), 401) from error
 
 
 def _safe(name: str) -> str:

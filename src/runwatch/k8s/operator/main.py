@@ -16,6 +16,7 @@ from runwatch.k8s.operator.head import Head
 from runwatch.k8s.operator.health import Lines, answering
 from runwatch.k8s.operator.lease import Lease, LeaseLost
 from runwatch.k8s.operator.settings import OperatorSettings
+from runwatch.k8s.operator.telling import Telling
 from runwatch.k8s.operator.term import Term
 
 logger = logging.getLogger("runwatch.operator")
@@ -63,9 +64,14 @@ async def serve(settings: OperatorSettings, access: Access, *, clock: Clock = sy
             while True:
                 await lease.acquire()
                 logger.info("%s has the lease, and works", identity)
-                term = Term(api, head, settings, identity, clock=clock)
-                lines = term.lines
-                await _hold(lease, term)
+                try:
+                    async with Telling(api, head, settings, clock=clock) as telling:
+                        term = Term(api, head, settings, telling, identity, clock=clock)
+                        lines = term.lines
+                        await _hold(lease, term)
+                finally:
+                    # Nothing of ours works any more: only now may another one.
+                    await _release(lease)
 
 
 async def _hold(lease: Lease, term: Term) -> None:
@@ -76,8 +82,9 @@ async def _hold(lease: Lease, term: Term) -> None:
             group.create_task(term.run())
     except* LeaseLost as lost:
         logger.warning("%s: another operator may work; this one asks again", lost.exceptions[0])
-    finally:
-        # Nothing of ours works any more: only now may another one.
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(RELEASE_SECONDS):
-                await lease.release()
+
+
+async def _release(lease: Lease) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(RELEASE_SECONDS):
+            await lease.release()

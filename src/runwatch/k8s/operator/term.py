@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from runwatch.clock import Clock, system_clock
 from runwatch.k8s import names
 from runwatch.k8s.api import Api, ApiError
-from runwatch.k8s.operator import captures, connections, objects
+from runwatch.k8s.operator import captures, connections, objects, telling
 from runwatch.k8s.operator.captures import Captures
 from runwatch.k8s.operator.connections import Connections
 from runwatch.k8s.operator.events import Events
@@ -18,12 +18,19 @@ from runwatch.k8s.operator.head import Head
 from runwatch.k8s.operator.objects import Kind, Ref, ref_of
 from runwatch.k8s.operator.runs import Runs
 from runwatch.k8s.operator.settings import OperatorSettings
+from runwatch.k8s.operator.telling import Telling
 from runwatch.k8s.operator.watches import Watch, watch_all
 from runwatch.k8s.operator.whose import whose
 from runwatch.k8s.operator.work import Work
-from runwatch.kube import Thing
+from runwatch.kube import Thing, part, text
 
-POD: Final = Kind("v1", "pods", "Pod")
+NODE: Final = Kind("v1", "nodes", "Node")
+EVENT: Final = Kind("v1", "events", "Event")
+_LOUD: Final = ("Scheduled", "Pulled", "Created", "Started", "Killing", "Unhealthy")
+"""Reasons of Events of which there are many and none is told."""
+_ABOUT_PODS: Final = ",".join(
+    ("involvedObject.kind=Pod", *(f"reason!={reason}" for reason in _LOUD))
+)
 Key = TypeVar("Key")
 logger = logging.getLogger("runwatch.operator")
 
@@ -36,19 +43,24 @@ class Term:
         api: Api,
         head: Head,
         settings: OperatorSettings,
+        pods: Telling,
         identity: str,
         *,
         clock: Clock = system_clock,
     ) -> None:
-        self._api, self._settings = api, settings
+        self._api, self._settings, self._telling = api, settings, pods
         told = Events(api, identity)
         self._captures = self._line(Captures(api, head, settings, clock=clock).handle)
         self._connections = self._line(Connections(api, head, settings, clock=clock).handle)
         self._runs = self._line(Runs(api, head, settings, told, clock=clock).handle)
+        self._pods = self._line(pods.handle)
+        self._nodes = self._line(pods.node)
         self.lines: dict[str, Work[Any]] = {
             "captures": self._captures,
             "connections": self._connections,
             "runs": self._runs,
+            "pods": self._pods,
+            "nodes": self._nodes,
         }
 
     def _line(self, handle: Callable[[Key], Awaitable[float | None]]) -> Work[Key]:
@@ -75,7 +87,9 @@ class Term:
         return (
             Watch(captures.KIND, self._object(captures.KIND, self._captures)),
             Watch(connections.KIND, self._object(connections.KIND, self._connections)),
-            Watch(POD, self._pod, labels=f"{names.WATCHED}=true"),
+            Watch(telling.KIND, self._pod, labels=f"{names.WATCHED}=true"),
+            Watch(NODE, self._node, is_wide=True),
+            Watch(EVENT, self._event, fields=_ABOUT_PODS),
         )
 
     @staticmethod
@@ -86,11 +100,21 @@ class Term:
         return tell
 
     def _pod(self, is_gone: bool, pod: Thing) -> None:
+        if is_gone:
+            self._telling.gone(pod)
+        self._pods.add(ref_of(telling.KIND, pod))
         workload = whose(pod)
         if workload is not None and not is_gone:
             # One that is looked at now and then is looked at soon, and not at each change of a pod.
             is_known = workload in self._runs
             self._runs.add(workload, self._settings.runs_seconds if is_known else 0.0)
+
+    def _node(self, is_gone: bool, node: Thing) -> None:
+        self._nodes.add(text(part(node, "metadata"), "name"))
+
+    def _event(self, is_gone: bool, event: Thing) -> None:
+        if not is_gone:
+            self._telling.event(event)
 
     async def _sweep(self, watches: Sequence[Watch]) -> None:
         while True:

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from runwatch.testing import until
+from tests.integration.operator import objects
+from tests.integration.operator.site import DEADLINE, RUN, WORLD, Site
+
+
+@pytest.fixture(scope="package")
+def training(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """One for the whole package: torch takes long to import, and keeps a processor busy."""
+    made = Site(tmp_path_factory.mktemp("site"))
+    try:
+        made.start()
+        made.train()
+        until(lambda: _ready(made) == WORLD, DEADLINE, made.words())
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def site(training: Site) -> Iterator[Site]:
+    """No operator and no object is left of it."""
+    yield training
+    training.end_operators()
+    for kind in ("captures", "mldiagnosticsconnections"):
+        for thing in training.api.list(kind):
+            training.api.delete(kind, thing["metadata"]["name"], objects.NAMESPACE)
+
+
+def _ready(site: Site) -> int:
+    status, told = site.ask(f"/runs/{RUN}/captures/preflight", {})
+    return len(told["processes"]) if status == 200 else 0
