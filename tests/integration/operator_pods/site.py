@@ -180,7 +180,7 @@ class Operator:
         self._runner, self.telling = runner, telling
 
     def looks(self, *pods: str) -> list[float | None]:
-        return [self._runner.run(self.telling.handle(Ref(KIND, TEAM, pod))) for pod in pods]
+        return [self._runner.run(look(self.telling, pod)) for pod in pods]
 
     def hears_of(self, node: str) -> None:
         self._runner.run(self.telling.node(node))
@@ -188,6 +188,15 @@ class Operator:
     def minds(self, seconds: float = 0.3) -> None:
         """What it does by itself."""
         self._runner.run(asyncio.sleep(seconds))
+
+
+async def look(telling: Telling, pod: str) -> float | None:
+    """And once more if it wants that: the head may have been asked just before."""
+    ref = Ref(KIND, TEAM, pod)
+    if (seconds := await telling.handle(ref)) is not None:
+        await asyncio.sleep(seconds)
+        seconds = await telling.handle(ref)
+    return seconds
 
 
 @contextmanager

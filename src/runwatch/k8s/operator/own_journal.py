@@ -57,6 +57,7 @@ class OwnJournal:
         self._shipper: Shipper | None = None
         self._thread: threading.Thread | None = None
         self._ca: bytes | None = None
+        self._is_away = False
 
     @property
     def problem(self) -> str:
@@ -75,6 +76,7 @@ class OwnJournal:
             ca=lambda: self._ca,
             all_hosts=True,
             settings=ShipSettings(longest_delay_seconds=self._settings.retry_seconds),
+            on_head=self._heard,
             clock=self._clock,
         )
         self._thread = threading.Thread(
@@ -82,6 +84,9 @@ class OwnJournal:
         )
         self._thread.start()
         return earlier
+
+    def _heard(self, answers: bool) -> None:
+        self._is_away = not answers
 
     def _locate(self) -> Address:
         return find(self._settings.head, self._ca).address
@@ -144,14 +149,15 @@ class OwnJournal:
         )
 
     def close(self) -> None:
-        """Waits a little for the head; what it has not stored by then is sent by the next one."""
+        """Waits a little for a head that answers; what it has not stored by then the next operator
+        sends."""
         writer, shipper, thread = self._writer, self._shipper, self._thread
         if writer is None or shipper is None or thread is None:
             return
         writer.close()
         closed_ns = self._clock.mono_ns()
         until_ns, pause = closed_ns + int(END_SECONDS * 1e9), threading.Event()
-        while shipper.connected and self._clock.mono_ns() < until_ns:
+        while not self._is_away and self._clock.mono_ns() < until_ns:
             if shipper.has_all_of(writer.origin.journal, closed_ns):
                 break
             pause.wait(0.05)
