@@ -125,7 +125,7 @@ class Pod:
         elif what == "scheduled":
             self.told_scheduled_ns = _first(self.told_scheduled_ns, time_ns)
         elif what in ("unschedulable", "pulling", "pull_failed"):
-            self.words[what] = max(word, self.words.get(what, word))
+            self.words[what] = max(word, self.words.get(what, word), key=_telling)
         elif what in ("evicted", "preempted", "deleted", "ended"):
             self.words[what] = min(word, self.words.get(what, word))
         elif what in ("node_not_ready", "node_ready"):
@@ -287,10 +287,13 @@ class Pod:
 
     def _node_lost(self, last_ns: int) -> str:
         """In words, if its node was not heard of any more when the process was not."""
+        found = ""
         for time_ns, (is_lost, text) in sorted(self.node_words.items()):
             if is_lost and last_ns - _NEAR_NS <= time_ns <= last_ns + _NODE_NS:
-                return text or "the node is not ready"
-        return ""
+                found = found or text or "the node is not ready"
+            elif not is_lost and time_ns <= last_ns:
+                found = ""  # it had come back, and the process was there
+        return found
 
     def silent_node(self, last_ns: int) -> str:
         """Words about a process that was last heard of then, if its node is not heard of either."""
@@ -305,7 +308,7 @@ class Pod:
         if phase == "waiting" and (word := self.words.get("unschedulable")):
             return f"waiting for a node: {word.text or 'no node has room'}"
         failed, pulling = self.words.get("pull_failed"), self.words.get("pulling")
-        if phase == "starting" and failed and (pulling is None or failed >= pulling):
+        if phase == "starting" and failed and not (pulling and pulling.time_ns > failed.time_ns):
             return f"cannot get its image: {failed.text or 'the pull failed'}"
         if phase in ("starting", "running") and (looping := self._looping()):
             return looping
@@ -325,6 +328,11 @@ _OVER: Final = ("evicted", "preempted", "deleted", "ended")
 _ASKED_TO_GO: Final = (signal.SIGTERM, signal.SIGKILL)
 
 
+def _telling(word: Word) -> tuple[bool, Word]:
+    """That a node waits before it pulls again says less than why the pull failed."""
+    return word.reason != "ImagePullBackOff", word
+
+
 def _first(known: int | None, time_ns: int) -> int:
     return time_ns if known is None else min(known, time_ns)
 
@@ -338,7 +346,9 @@ def _range(since_ns: int | None, now_ns: int, *ends: int | None) -> Range | None
 
 def _of_phase(over: Word) -> tuple[How, str]:
     """`ended` says Succeeded or Failed, or why."""
-    return ("completed", "") if over.reason in ("Succeeded", "Completed") else ("failed", over.text)
+    if over.reason in ("Succeeded", "Completed"):
+        return "completed", ""
+    return "failed", over.message if over.reason == "Failed" else over.text
 
 
 # ── all of them ────────────────────────────────────────────────────────────────────────────────
