@@ -355,6 +355,7 @@ class _Session:
         tail = self._shipper._tail
         for followed in tail.discover():
             self._open(followed)
+            self._pinged_ns = 0  # the head learns at once whose commands to send here
         self._forget()
         self._go_back()
         hurry = False

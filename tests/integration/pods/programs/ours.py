@@ -15,7 +15,7 @@ import runwatch
 def main(end: str = "well", steps: str = "5") -> None:
     ways.listen()
     run = runwatch.init()
-    for step in range(int(steps)):
+    for step, _ in run.steps(range(int(steps))):
         run.log(step=step, value=float(step))
     ways.wait()
     run.log(step=int(steps), value=float(steps))
