@@ -64,7 +64,7 @@ def _job(job: Thing) -> Iterator[Thing]:
         "job-name": name,
     }
     if spec.get("completionMode") != "Indexed":
-        for _ in range(spec["parallelism"]):
+        for _ in range(spec.get("parallelism", 1)):
             yield pod_of(spec["template"], labels, {}, generateName=f"{name}-")
         return
     for index in range(spec["completions"]):
