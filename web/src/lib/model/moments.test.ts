@@ -49,6 +49,30 @@ describe("moments", () => {
     ]);
     expect(moments(told)[2]?.detail).toBe("32 steps lost (300 ms of work), back after 9.5 s, cost 9.8 s");
   });
+  it("tells of pods in a cluster's words, and once of what happened to several", () => {
+    const pod = (name: string, at: number, what: string, more: JsonObject = {}) => event("pod", at, -1, { pod: name, what, container: "", restarts: 0, ...more });
+    const told = timeline({
+      events: [
+        pod("a-0", 1, "created"),
+        pod("a-0", 2, "unschedulable", { reason: "Unschedulable", message: "0/4 nodes are available" }),
+        pod("a-0", 9, "started", { container: "train" }),
+        ...["a-0", "a-1", "a-2"].map((name) => pod(name, 30, "evicted", { message: "low on memory. " })),
+        pod("a-0", 31, "oom_killed", { container: "train", exit_code: 137 }),
+        pod("a-0", 32, "ended", { reason: "Failed" }),
+        pod("a-1", 33, "ended", { reason: "Succeeded" }),
+      ],
+    });
+    expect(moments(told).map((one) => [one.title, one.detail, one.tone])).toEqual([
+      ["pod a-0 made", "", "plain"],
+      ["pod a-0 waiting for a node", "0/4 nodes are available", "warn"],
+      ["pod a-0 started container train", "", "plain"],
+      ["3 pods evicted", "low on memory.", "bad"],
+      ["pod a-0 out of memory in container train", "", "bad"],
+      ["pod a-0 failed", "", "bad"],
+      ["pod a-1 completed", "", "good"],
+    ]);
+    expect(moments(told).every((one) => !one.ranks.length && !one.hosts.length)).toBe(true);
+  });
   it("says of which fault a process died, though writing its stacks ended it otherwise", () => {
     const told = timeline({ events: [event("process_exit", 1, 0, { signal: 11, code: null, fault: "SIGILL" })] });
     expect(moments(told).map((one) => one.title)).toEqual(["rank 0 killed by SIGILL"]);

@@ -21,6 +21,8 @@ export interface Moment {
   detail: string;
   ranks: number[];
   hosts: string[];
+  /** Whom a cluster tells of. */
+  pods: string[];
 }
 
 const SIGNALS: Record<number, string> = {
@@ -67,11 +69,38 @@ const WORDS: Record<string, (body: JsonObject, event: EventInfo) => Words | null
   loss_nonfinite: (body) => ["warning", "bad", localTimes(text(body.text)) || `${text(body.metric)} is ${text(body.value)}`],
   limit_reached: (body) => ["warning", "warn", `the head refuses more ${text(body.what) || "records"}`, text(body.why)],
   queue_unknown: (body) => ["warning", "warn", `${text(body.by) || "the scheduler"} does not say how long the job waited`, text(body.why)],
+  pod: (body) => ofPod(text(body.what), body),
   // Shown elsewhere, or not of interest here.
   config: () => null, console: () => null, elapsed: () => null, goodput_entry: () => null, profile: () => null,
   incident: () => null, stacks: () => null, device_owner: () => null, fork: () => null, agent_start: () => null, agent_end: () => null,
   command_result: () => null,
 };
+
+/** What follows the name of a pod, or the number of several to which the same happened. */
+function ofPod(what: string, body: JsonObject): Words {
+  const why = (text(body.message) || text(body.reason)).trim();
+  const container = `container ${text(body.container)}`;
+  const code = typeof body.exit_code === "number" ? `with exit code ${body.exit_code}` : "";
+  switch (what) {
+    case "created": return ["other", "plain", "made"];
+    case "scheduled": return ["other", "plain", "scheduled", body.node ? `on ${text(body.node)}` : ""];
+    case "unschedulable": return ["warning", "warn", "waiting for a node", why];
+    case "pulling": return ["other", "plain", "pulling an image"];
+    case "pull_failed": return ["warning", "warn", "without an image", why];
+    case "started": return ["other", "plain", `started ${container}`, Number(body.restarts) ? `again (${text(body.restarts)})` : ""];
+    case "container_ended": return ["exit", body.exit_code === 0 ? "plain" : "bad", `ended ${container}`, body.exit_code === 0 ? "" : code];
+    case "oom_killed": return ["exit", "bad", `out of memory in ${container}`];
+    case "evicted": case "preempted": return ["exit", "bad", what, why];
+    case "deleted": return ["exit", "warn", "deleted"];
+    case "ended": {
+      const well = ["Succeeded", "Completed"].includes(text(body.reason));
+      return ["end", well ? "good" : "bad", well ? "completed" : "failed", well || why === "Failed" ? "" : why];
+    }
+    case "node_not_ready": return ["device", "bad", "on a node that is not heard of", why];
+    case "node_ready": return ["device", "good", "on a node that is heard of again"];
+    default: return ["other", "plain", what.replaceAll("_", " ") || "changed", why];
+  }
+}
 
 /** How a process ended, from its `process_exit`. */
 export function exitWords(event: EventInfo): string {
@@ -122,7 +151,7 @@ export function moments(timeline: Timeline): Moment[] {
 }
 
 const blank = (key: string, time: number): Moment => ({
-  key, time, end: null, sort: "other", tone: "plain", title: "", detail: "", ranks: [], hosts: [],
+  key, time, end: null, sort: "other", tone: "plain", title: "", detail: "", ranks: [], hosts: [], pods: [],
 });
 
 function ofEvent(event: EventInfo): Moment[] {
@@ -131,8 +160,11 @@ function ofEvent(event: EventInfo): Moment[] {
   if (!words) return [];
   const [sort, tone, title, detail = ""] = words;
   // An agent's event is about its host, not about a rank; a loss names its ranks itself.
-  const ranks = sort === "device" || event.kind === "loss_nonfinite" ? [] : [event.rank];
-  return [{ ...blank(`${event.kind}:${event.time_ns}`, event.time_ns), sort, tone, title, detail, ranks, hosts: event.host ? [event.host] : [] }];
+  const isOfPod = event.kind === "pod"; // an operator tells it, of no rank and from anywhere
+  const ranks = sort === "device" || isOfPod || event.kind === "loss_nonfinite" ? [] : [event.rank];
+  const pods = isOfPod ? [text(event.body.pod)] : [];
+  const hosts = event.host && !isOfPod ? [event.host] : [];
+  return [{ ...blank(`${event.kind}:${event.time_ns}`, event.time_ns), sort, tone, title, detail, ranks, hosts, pods }];
 }
 
 const brief = (body: JsonObject): string =>
@@ -143,11 +175,12 @@ function together(all: Moment[]): Moment[] {
   const open = new Map<string, Moment>();
   const joined: Moment[] = [];
   for (const one of all.sort((a, b) => a.time - b.time)) {
-    const alike = `${one.sort} ${one.title} ${one.detail}`;
+    const alike = `${one.sort} ${one.pods.length ? "pod" : ""} ${one.title} ${one.detail}`;
     const first = open.get(alike);
     if (first && one.time - first.time <= TOGETHER_NS) {
       first.ranks = [...new Set([...first.ranks, ...one.ranks])].sort((a, b) => a - b);
       first.hosts = [...new Set([...first.hosts, ...one.hosts])];
+      first.pods = [...new Set([...first.pods, ...one.pods])];
       continue;
     }
     open.set(alike, one);
@@ -157,6 +190,7 @@ function together(all: Moment[]): Moment[] {
 }
 
 function named(one: Moment, timeline: Timeline): Moment {
+  if (one.pods.length) return { ...one, title: `${one.pods.length > 1 ? several(one.pods.length, "pod") : `pod ${one.pods[0]}`} ${one.title}` };
   if (one.sort === "start") {
     const attempt = [...timeline.attempts].reverse().find((known) => known.started_ns <= one.time + TOGETHER_NS);
     const which = attempt && timeline.attempts.length > 1 ? `attempt ${attempt.attempt} started` : "started";
