@@ -285,6 +285,30 @@ def test_of_several_runs_of_a_workload_nobody_guesses(site: Site, told: Operator
     assert told.telling.told == before + 2
 
 
+def test_a_pod_that_was_taken_for_the_next_attempt_and_is_of_another_run(
+    site: Site, told: Operator
+) -> None:
+    run, other = site.name("one"), site.name("other")
+    it = begun(site, told, run)
+    it.does("ends", exit_code=1)
+    it.does("over", "Failed")
+    told.looks(it.pod)
+    pod = site.pod(run)
+    told.looks(pod)
+    site.time.passes(10)
+    site.kubelet.does(pod, "scheduled")
+    site.kubelet.does(pod, "accepted")
+    site.kubelet.does(pod, "starts")
+    site.program(pod, other)
+    told.looks(pod)
+    site.kubelet.does(pod, "ends")
+    told.looks(pod)
+    found = [what for _, name, what in site.arrives(other, 4) if name == pod]
+    assert sorted(found) == ["container_ended", "created", "scheduled", "started"]
+    site.settled()
+    assert [what for _, name, what in site.told(run) if name == pod] == ["created"]
+
+
 def test_a_pod_of_nobody_is_left_alone(site: Site, told: Operator) -> None:
     before = told.telling.told
     thing = {"containers": [{"name": "main", "image": "x"}]}

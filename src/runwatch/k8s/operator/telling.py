@@ -233,15 +233,15 @@ class Telling:
         """Raises HeadError if only the head knows of which run it is."""
         if not pod.is_sure or self._news(pod, pod.runs):
             try:
-                found = await self._runs.of(
-                    pod.about.workload_uid, pod.about.uid, pod.first_ns("created") or 0
-                )
+                made_ns = pod.first_ns("created") or 0
+                found = await self._runs.of(pod.about.workload_uid, pod.about.uid, made_ns)
             except HeadError:
                 self._write(pod)
                 if not pod.is_sure:
                     raise
             else:
-                pod.runs |= found.runs
+                # What it was taken for does not count once its processes have spoken.
+                pod.runs = dict(found.runs) if found.is_sure else pod.runs | found.runs
                 pod.is_sure = pod.is_sure or found.is_sure
         if not self._write(pod):
             return FULL_SECONDS
