@@ -30,9 +30,9 @@ from runwatch.views.configs import Configs, merge_configs
 from runwatch.views.devices import count_devices
 from runwatch.views.divergence import Divergence, divergences, is_loss
 from runwatch.views.goodput.figures import WITNESSES, Holding, holdings
-from runwatch.views.goodput.waiting import next_pods
+from runwatch.views.goodput.waiting import down_since
 from runwatch.views.incidents import incidents_of
-from runwatch.views.pods import NO_PODS, Pods
+from runwatch.views.pods import NO_PODS, Pod, Pods
 from runwatch.views.runs import (
     ALIVE_WINDOW_SECONDS,
     ProcessState,
@@ -203,17 +203,21 @@ class Reading:
         return project_of(self.store.processes(RunId(run))) or "" if run else ""
 
     def processes(self, run: RunId | None = None) -> list[ProcessState]:
+        return self.processes_and_pods(run)[0]
+
+    def processes_and_pods(self, run: RunId | None) -> tuple[list[ProcessState], Pods]:
         now_ns = self.clock.wall_ns()
         processes = self.store.processes(run)
         if run is not None and not processes:
-            return []
+            return [], NO_PODS
         gone = self.gone()  # ask before the last words are read
         about = None if run is None else list({row.journal for row in processes})
         life = self._life(run, about)
         pods = Pods(event for event in life if event.kind == PodTold.KIND)
-        return process_states(
+        states = process_states(
             processes, life, now_ns, self.window_s, alive=self.alive(), gone=gone, pods=pods
         )
+        return states, pods
 
     def pods(self, run: RunId, states: Iterable[ProcessState]) -> Pods:
         """What a cluster told of the pods of the run; `states` are of its processes."""
@@ -333,8 +337,13 @@ class Reading:
     def holdings(self, run: RunId, states: Sequence[ProcessState]) -> list[Holding]:
         """How many devices each attempt of the run held."""
         named = (self.store.series(run, metric=metric) for metric in WITNESSES)
-        coming = next_pods(states, self.pods(run, states))
-        return holdings(states, chain.from_iterable(named), coming)
+        return holdings(states, chain.from_iterable(named), self._coming(run, states))
+
+    def _coming(self, run: RunId, states: Sequence[ProcessState]) -> list[Pod]:
+        """The pods that are there to go on with the run, if it is down."""
+        since_ns = down_since(states)
+        known = {state.pod_uid for state in states}
+        return [] if since_ns is None else self.pods(run, states).coming(since_ns, known)
 
     def attempts(self, run: RunId) -> AttemptOf:
         return attempts(self.store.processes(run))

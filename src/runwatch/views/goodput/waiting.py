@@ -59,6 +59,8 @@ class Machines:
     """The processes of each attempt, launchers among them."""
     seats: Mapping[str, str] = field(default_factory=dict)
     """The uid of each process's pod, by the process's journal."""
+    empty: Sequence[Pod] = ()
+    """The pods in which no process is known."""
 
     def waits(self, coming: Coming) -> list[Wait]:
         """When nothing of the attempt could go on, in order and without overlap."""
@@ -74,7 +76,7 @@ class Machines:
 
     def wanted_until(self, since_ns: int, now_ns: int) -> int:
         """Until when pods were there to go on with the run, which went down then; 0: never."""
-        pods = self.pods.coming(since_ns, set(self.seats.values())) if self.pods else ()
+        pods = (pod for pod in self.empty if pod.is_coming(since_ns))
         return max((_wanted_until(pod, now_ns) for pod in pods), default=0)
 
     def _needed(self, coming: Coming) -> Iterator[tuple[Pod, int]]:
@@ -88,8 +90,8 @@ class Machines:
             if pod is not None and (coming.step_ns is None or begun_ns <= coming.step_ns):
                 yield pod, begun_ns
         is_awaited = self._is_awaited(coming)
-        for pod in self.pods.coming(coming.made_since_ns, set(self.seats.values())):
-            if is_awaited or _was_given_up(pod, coming):
+        for pod in self.empty:
+            if pod.is_coming(coming.made_since_ns) and (is_awaited or _was_given_up(pod, coming)):
                 yield pod, coming.until_ns
 
     def _is_awaited(self, coming: Coming) -> bool:
@@ -115,23 +117,26 @@ NO_MACHINES: Final = Machines()
 
 
 def machines_of(states: Iterable[ProcessState], pods: Pods) -> Machines:
-    """`states` are those of one run's processes."""
+    """`states` are those of one run's processes.  If none says in which pod it is, pods say
+    nothing of it."""
     members: dict[int, list[ProcessState]] = {}
     seats: dict[str, str] = {}
     for state in states:
         members.setdefault(state.attempt, []).append(state)
         if state.pod_uid:
             seats[state.journal] = state.pod_uid
-    return Machines(pods, members, seats)
+    known = set(seats.values())
+    empty = [pod for pod in pods if pod.uid not in known] if known else []
+    return Machines(pods if known else NO_PODS, members, seats, empty)
 
 
-def next_pods(states: Sequence[ProcessState], pods: Pods) -> list[Pod]:
-    """Those that are there to go on with a run that is down."""
+def down_since(states: Sequence[ProcessState]) -> int | None:
+    """When the run went down, if it may go on; None while it runs, and when its work is done."""
     last = of_last_attempt(states)
     ends = [state.ended_ns for state in last if state.ended_ns is not None]
-    if not pods or not last or len(ends) < len(last) or any(state.done for state in last):
-        return []
-    return pods.coming(min(ends), {state.pod_uid for state in states})
+    if len(ends) < len(last) or any(state.done for state in last):
+        return None
+    return min(ends, default=None)
 
 
 def _was_given_up(pod: Pod, coming: Coming) -> bool:

@@ -13,7 +13,9 @@ from runwatch.rows import SeriesRow
 from runwatch.views.goodput import figures
 from runwatch.views.goodput.account import Disruption, Goodput
 from runwatch.views.goodput.figures import Holding, Mean, Product
+from runwatch.views.pods import Pods
 from runwatch.views.runs import ProcessState
+from tests.unit.views.goodput.cluster import PodStory
 from tests.unit.views.goodput.story import RUN, SECOND, Notebook, told
 
 
@@ -149,6 +151,37 @@ def test_a_job_that_is_queued_again_holds_nothing() -> None:
         )
         held = figures.holdings([first, same], [])
         assert [(h.start_ns // SECOND, h.devices) for h in held] == [(100, 1), (300, 1)]
+
+
+def test_a_job_that_is_in_the_queue_beside_the_one_before_takes_nothing_from_it() -> None:
+    first = replace(process(1, 0, start=100), ended_ns=250 * SECOND)
+    told = replace(process(2, 0, start=300), queued_at_ns=150 * SECOND)
+    for granted, away in ((280, 250), (200, 200)):
+        queued = replace(told, granted_at_ns=granted * SECOND)
+        held = figures.holdings([first, queued], [])
+        assert [(h.start_ns // SECOND, h.devices) for h in held] == [
+            (100, 1), (away, 0), (granted, 1),
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("pods", "held"),
+    [
+        ([(210, None)], [(100, 1), (210, 0)]),
+        ([(210, 300), (220, 260)], [(100, 1), (210, 0), (300, 1)]),
+        ([(210, 210)], [(100, 1)]),  # it had its node at once
+        ([(150, 300)], [(100, 1), (200, 0), (300, 1)]),  # made before the ranks were all gone
+        ([(None, 300)], [(100, 1)]),  # nobody saw it wait
+        ([], [(100, 1)]),
+    ],
+)
+def test_while_the_next_pods_have_no_nodes_nothing_is_held(
+    pods: list[tuple[int | None, int | None]], held: list[tuple[int, int]]
+) -> None:
+    gone = replace(process(1, 0, start=100), ended_ns=200 * SECOND)
+    events = [e for n, times in enumerate(pods) for e in PodStory(f"p{n}", *times).events()]
+    found = figures.holdings([gone], [], list(Pods(events)))
+    assert [(h.start_ns // SECOND, h.devices) for h in found] == held
 
 
 def test_who_has_its_machines_waits_for_no_scheduler() -> None:

@@ -12,8 +12,9 @@ from runwatch.record.pods import PodTold
 from runwatch.views.goodput.account import mean_time_between_failures_ns
 from runwatch.views.goodput.drawing import draw_up
 from runwatch.views.goodput.explaining import explain
-from runwatch.views.goodput.waiting import machines_of
+from runwatch.views.goodput.waiting import down_since, machines_of
 from runwatch.views.pods import Pods
+from runwatch.views.runs import runs_of
 from tests.unit.views.goodput.cluster import PodStory, event, seated, told_with
 from tests.unit.views.goodput.story import (
     SECOND,
@@ -220,6 +221,27 @@ def test_the_past_stays_when_the_next_attempt_begins() -> None:
     assert rows(before)[:-1] == rows(after)[: len(rows(before)) - 1]
 
 
+def test_why_a_run_waits_is_said_while_its_work_is_not_done() -> None:
+    pods = [PodStory("a", -9, -8, -1, 30), PodStory("b", 40, said="0/8 nodes are available")]
+    told_pods = Pods([each for pod in pods for each in pod.events()])
+    left = Notebook().steps(0, 0, 10, 20, 30).exits(30)
+    for done, waits in (
+        (None, "pod b: waiting for a node: 0/8 nodes are available"), (True, ""),
+    ):  # fmt: skip
+        left.said_done = done
+        (run,) = runs_of(seated([left], {left.journal: "a"}, 99 * SECOND), {}, told_pods)
+        assert (run.state, run.waits) == ("completed", waits)
+
+
+def test_a_run_is_down_when_its_last_ranks_are() -> None:
+    first, second = down(), Notebook(0, attempt=2, start=60).steps(3, 70, 80)
+    assert down_since(seated([first], {}, 99 * SECOND)) == 30 * SECOND
+    assert down_since(seated([first, second], {}, 99 * SECOND)) is None
+    assert down_since([]) is None
+    done = Notebook().steps(0, 0, 10).exits(30)
+    assert down_since(seated([done], {}, 99 * SECOND)) is None
+
+
 # ── healthy look-alikes ────────────────────────────────────────────────────────────────────────
 
 
@@ -247,6 +269,13 @@ def test_a_pod_that_waits_while_the_run_trains_claims_nothing() -> None:
     plain = told_with(books, pods[:2])
     assert rows(told_with(books, pods)) == rows(plain)
     assert rows(told_with(books, [*pods[:2], PodStory("spare", 35, 500)], now=900)) == rows(plain)
+
+
+def test_pods_that_no_process_is_in_say_nothing_of_the_run() -> None:
+    books = [down(), Notebook(0, attempt=2, start=60)]
+    plain = told_with(books, now=200, world_size=2)
+    pods = [PodStory("x", 31, 50, 55), PodStory("y", 31)]
+    assert rows(told_with(books, pods, {}, now=200, world_size=2)) == rows(plain)
 
 
 def test_a_rank_that_joins_a_training_run_held_nobody_up() -> None:

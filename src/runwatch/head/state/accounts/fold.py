@@ -34,6 +34,7 @@ from runwatch.views.goodput.facts import (
 )
 from runwatch.views.goodput.ledger import Ledger, Stale
 from runwatch.views.goodput.waiting import machines_of
+from runwatch.views.pods import Pods
 from runwatch.views.runs import ProcessState, ranks_of
 
 NO_OFFSET_NS: Final = 20_000_000
@@ -140,9 +141,9 @@ class Fold:
         self, states: list[ProcessState] | None = None, at_most: int | None = None
     ) -> Slices[Goodput | None]:
         """As `account`, a stretch of records at a time.  The lock is held from first to last."""
-        everyone = yield from self._catch_up(states, at_most)
-        machines = machines_of(everyone, self._reading.pods(self.run, everyone))
+        everyone, pods = yield from self._catch_up(states, at_most)
         states, now_ns = ranks_of(everyone), self._reading.clock.wall_ns()
+        machines = machines_of(everyone, pods)
         goodput = draw_up(self._ledger, self._lives(states), now_ns, machines)
         self._wait_for_those_who_may_speak(states)
         return goodput
@@ -161,12 +162,12 @@ class Fold:
 
     def _catch_up(
         self, known: list[ProcessState] | None, at_most: int | None
-    ) -> Slices[list[ProcessState]]:
-        """The processes as they were read last, launchers among them."""
+    ) -> Slices[tuple[list[ProcessState], Pods]]:
+        """The processes and pods as they were read last, launchers among them."""
         if not self.begun and at_most is None:
             yield from self._resume()
         for _ in range(_PATIENCE):
-            everyone = self._reading.processes(self.run) if known is None else known
+            everyone, pods = self._everyone(known)
             states, known = ranks_of(everyone), None
             due, afresh = self._due(states)
             if due:
@@ -177,7 +178,12 @@ class Fold:
             self._set_clocks()
             if not self._torn:
                 break
-        return everyone
+        return everyone, pods
+
+    def _everyone(self, known: list[ProcessState] | None) -> tuple[list[ProcessState], Pods]:
+        if known is None:
+            return self._reading.processes_and_pods(self.run)
+        return known, self._reading.pods(self.run, known)
 
     def _set_clocks(self) -> None:
         """Where steps show that hosts' clocks are apart, the attempt is replayed with the clocks
