@@ -22,6 +22,7 @@ from runwatch.compat.goodput.monitor.cloud import CloudOutlet
 from runwatch.exports.cloud_monitoring import (
     RESOURCE,
     Workload,
+    in_sources,
     job_times,
     job_totals,
     slice_efficiencies,
@@ -205,6 +206,16 @@ def test_series_have_the_names_and_labels_that_dashboards_know() -> None:
         "disruptions",
         "max_productive_steps",
     }
+
+
+def test_waits_for_machines_are_the_originals_infrastructure_recovery() -> None:
+    recovery = "INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION"
+    waits = {"infrastructure_recovery": 1.0, "scheduling_wait": 20.0, "pod_startup": 300.0}
+    found = in_sources({"productive": 5.0, "stall": 7.0, **waits})
+    assert {name: amount for name, amount in found.items() if amount} == {
+        recovery: 321.0, "OTHER": 7.0,
+    }  # fmt: skip
+    assert list(in_sources({"productive": 5.0})).count(recovery) == 1
 
 
 def test_the_cluster_is_named_where_it_is_known() -> None:
