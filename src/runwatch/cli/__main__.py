@@ -8,7 +8,7 @@ import keyword
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from runwatch import logs
@@ -98,7 +98,12 @@ def joined(words: Sequence[str]) -> list[str]:
     return found
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def worded(said: str) -> str:
+    return f"runwatch: {said}"
+
+
+def main(argv: Sequence[str] | None = None, *, worded: Callable[[str], str] = worded) -> int:
+    """`worded`: how what went wrong is said."""
     logs.spare()
     try:
         words = joined(sys.argv[1:] if argv is None else list(argv))
@@ -111,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except RunwatchError as error:
-        print(f"runwatch: {shown(str(error))}", file=sys.stderr)
+        print(worded(shown(str(error))), file=sys.stderr)
         return error.exit_code
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("runwatch"):
@@ -119,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         missing = f"this command needs {error.name}: pip install 'runwatch[head]'"
         if error.name in DRAWING:
             missing += ", or ask for --json"
-        print(f"runwatch: {missing}", file=sys.stderr)
+        print(worded(missing), file=sys.stderr)
         return UsageError.exit_code
     except KeyboardInterrupt:
         return 130

@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import tempfile
 import webbrowser
@@ -52,6 +53,7 @@ ASKING: Final = (
 MORE: Final = ("open", "status")
 RUN: Final = ("run_name", "captured")
 """What parsers of commands call the run that somebody names."""
+_NAMED: Final = re.compile(rf"`runwatch (?=(?:{'|'.join(ASKING)})\b)")
 ELSEWHERE: Final = ("--head", "--dir")
 
 
@@ -60,10 +62,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(words)
     except RunwatchError as error:
-        print(f"kubectl runwatch: {shown(str(error))}", file=sys.stderr)
+        print(worded(shown(str(error))), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return 130
+
+
+def worded(said: str) -> str:
+    """Commands that it names are ours, too, if they ask a head."""
+    return f"kubectl runwatch: {_NAMED.sub(r'`kubectl runwatch ', said)}"
 
 
 def _run(words: Sequence[str]) -> int:
@@ -94,9 +101,9 @@ def _run(words: Sequence[str]) -> int:
         if called:
             run = run_called(called, RemoteSource(address, token), kubectl)
             rest = with_run(rest, called, run)
-        code = cli.main(rest)
+        code = cli.main(rest, worded=worded)
         if code and not forward.is_up:
-            print(f"kubectl runwatch: {shown(ended(forward))}", file=sys.stderr)
+            print(worded(shown(ended(forward))), file=sys.stderr)
         return code
 
 

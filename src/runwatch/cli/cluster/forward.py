@@ -23,9 +23,12 @@ from types import FrameType
 from typing import Final
 
 from runwatch.cli.cluster.kubectl import Kubectl, NoCluster, refused
-from runwatch.cli.cluster.release import Release
+from runwatch.cli.cluster.release import COMPONENT, Release
 
 READY_SECONDS: Final = 30.0
+POD_SECONDS: Final = 5.0
+"""So long a head that just starts may take to run; kubectl itself would be silent for a minute."""
+_NO_POD: Final = ("pod is not running", "timed out waiting for the condition")
 END_SECONDS: Final = 3.0
 _SET_PDEATHSIG: Final = 1
 _READY: Final = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+) ->")
@@ -57,6 +60,7 @@ def forwarded(kubectl: Kubectl, release: Release, port: int = 0) -> Iterator[For
     """`port`: of 127.0.0.1; 0: a free one."""
     words = (
         "port-forward", "--namespace", release.namespace, "--address", "127.0.0.1",
+        f"--pod-running-timeout={POD_SECONDS:g}s",
         f"service/{release.service}", f"{port or ''}:{release.port}",
     )  # fmt: skip
     with _signals_raise():
@@ -73,7 +77,7 @@ def forwarded(kubectl: Kubectl, release: Release, port: int = 0) -> Iterator[For
         with process:
             lines = Lines(process)
             try:
-                yield Forward(process, _ready(lines, words), lines)
+                yield Forward(process, _ready(lines, words, release), lines)
             finally:
                 _end(process)
                 lines.join(END_SECONDS)
@@ -111,7 +115,7 @@ class Lines(threading.Thread):
             self.first.put("")
 
 
-def _ready(lines: Lines, words: tuple[str, ...]) -> int:
+def _ready(lines: Lines, words: tuple[str, ...], release: Release) -> int:
     """The port, once it says so."""
     deadline = time.monotonic() + READY_SECONDS
     while (left := deadline - time.monotonic()) > 0:
@@ -122,10 +126,19 @@ def _ready(lines: Lines, words: tuple[str, ...]) -> int:
         if found := _READY.search(line):
             return int(found[1])
         if not line:
+            if any(mark in lines.last for mark in _NO_POD):
+                raise NoCluster(_no_pod(release, lines.last))
             raise refused(lines.last, words)
     raise NoCluster(
         f"kubectl {' '.join(words)} was not ready within {READY_SECONDS:g} s; does the head run? "
         "(`runwatch status --cluster`)"
+    )
+
+
+def _no_pod(release: Release, said: str) -> str:
+    return (
+        f"the head {release.namespace}/{release.service} does not run ({said}): `kubectl describe "
+        f"pods -n {release.namespace} -l {COMPONENT}` says why"
     )
 
 

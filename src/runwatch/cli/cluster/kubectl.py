@@ -31,7 +31,11 @@ _AWAY: Final = (
     "connection refused",
 )
 _NO_CONTEXT: Final = re.compile(r"context was not found|context .* does not exist")
-_NO_CONFIGURATION: Final = ("localhost:8080", "invalid configuration: no configuration")
+_NO_CONFIGURATION: Final = (
+    "localhost:8080",
+    "invalid configuration: no configuration",
+    "error: stat ",  # a file that --kubeconfig names
+)
 
 
 class NoCluster(RunwatchError):

@@ -12,7 +12,8 @@ from runwatch.cli.cluster.kubectl import Forbidden, Kubectl, Listed, inside
 from runwatch.errors import NotFound, UsageError
 from runwatch.kube import Thing, labels, part, parts, text
 
-SELECTOR: Final = "app.kubernetes.io/part-of=runwatch,app.kubernetes.io/component=head"
+COMPONENT: Final = "app.kubernetes.io/component=head"
+SELECTOR: Final = f"app.kubernetes.io/part-of=runwatch,{COMPONENT}"
 USUAL: Final = "runwatch"
 """The namespace that the documents install into."""
 KINDS: Final = ("services", "statefulsets.apps")
