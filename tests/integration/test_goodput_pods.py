@@ -176,6 +176,7 @@ def test_a_run_whose_pods_wait_now_says_so_everywhere(
     spent = {each["name"]: each["ns"] for each in answer["spent"] if each["ns"]}
     assert answer["live"] and spent["scheduling_wait"] >= 989 * SECOND
     assert spent["infrastructure_recovery"] == 10 * SECOND
+    assert answer["figures"]["queued_ns"] == 10 * SECOND  # until its first pod had a node
     hours = answer["figures"]["device_hours"]
     assert hours.get("scheduling_wait", 0) == 0 and answer["figures"]["devices"] == 1
     assert answer["intervals"]["name"][-2:] == ["infrastructure_recovery", "scheduling_wait"]
