@@ -146,8 +146,8 @@ def test_only_what_asks_the_api_server_has_an_account_token(name: str) -> None:
     for run in release(name).runs():
         account = ("runwatch", run.spec.get("serviceAccountName", "default"))
         assert run.spec["automountServiceAccountToken"] is (account in rights), run.part
-    for account in release(name).of("ServiceAccount"):
-        assert account["automountServiceAccountToken"] is False
+    for made in release(name).of("ServiceAccount"):
+        assert made["automountServiceAccountToken"] is False
 
 
 # ── rights ────────────────────────────────────────────────────────────────────────────────────
@@ -243,7 +243,8 @@ def test_an_operator_of_its_own_namespace_has_one_role_there() -> None:
 
 
 def _selects(selector: dict[str, str], run: Run) -> bool:
-    return selector.items() <= run.meta["labels"].items()
+    labels: dict[str, str] = run.meta["labels"]
+    return selector.items() <= labels.items()
 
 
 def _ports(run: Run) -> dict[str, int]:

@@ -39,7 +39,7 @@ def test_it_is_the_charts_agent_under_a_name_and_a_label_of_its_own() -> None:
 
 def without_labels(daemon: Thing) -> Thing:
     """Nor the account, which there is the namespace's own, without rights."""
-    spec = copy.deepcopy(daemon["spec"])
+    spec: Thing = copy.deepcopy(daemon["spec"])
     del spec["selector"], spec["template"]["metadata"]
     spec["template"]["spec"].pop("serviceAccountName", None)
     return spec

@@ -25,6 +25,7 @@ from tests.integration.webhook.site import Site, is_watched
 from tests.unit.deploy.kubernetes import NEWEST, complaints, foreign, templates
 from tests.unit.deploy.releases import Thing
 
+pytestmark = pytest.mark.xdist_group("kubernetes-examples")  # they share a webhook
 FOLDER = Path(__file__).parents[3] / "examples/05-kubernetes"
 WORKLOADS = ("job", "jobset", "pytorchjob", "lws", "rayjob")
 OURS = ("capture", "connection")
@@ -210,8 +211,8 @@ def test_two_pods_train_one_model(name: str) -> None:
         started.append(pod_of([filled(word, told) for word in command[1:]]))
     said = [process.communicate(timeout=110) for process in started]
     assert [process.returncode for process in started] == [0, 0], said
-    for rank, (words, _) in enumerate(said):
-        assert f"rank {rank}, epoch 0: loss " in words
+    for number, (words, _) in enumerate(said):
+        assert f"rank {number}, epoch 0: loss " in words
 
 
 def filled(word: str, told: dict[str, str]) -> str:

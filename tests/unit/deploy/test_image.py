@@ -109,7 +109,7 @@ def test_without_a_digest_nothing_is_built_and_the_way_out_is_said() -> None:
 
 def entries(file: Path) -> dict[tuple[str, str], set[str]]:
     """Name and version → hashes."""
-    found = {}
+    found: dict[tuple[str, str], set[str]] = {}
     for entry in re.split(r"\n(?=\S)", file.read_text().strip()):
         requirement = Requirement(entry.partition("\\")[0])
         [version] = [specifier.version for specifier in requirement.specifier]
