@@ -161,6 +161,35 @@ def test_while_ranks_are_missing_any_new_pod_may_be_theirs() -> None:
     assert WAIT not in spent(alone)
 
 
+def test_a_first_step_that_waits_for_a_rank_waits_for_its_node() -> None:
+    """Rank 0 is in the first step's collective; rank 1 has no node yet."""
+    early = Notebook(0).step(0, 5)
+    pods = [PodStory("a", -50, -40, -2), PodStory("b", -50)]
+    goodput = told_with([early], pods, now=100, world_size=2)
+    assert rows(goodput) == [(0, 100, WAIT)]
+    late = Notebook(1, start=90).step(0, 95)
+    both = told_with([early, late], [pods[0], PodStory("b", -50, 70, 85)], now=100, world_size=2)
+    assert rows(both)[:2] == [(0, 70, WAIT), (70, 85, STARTUP)]
+
+
+def test_while_others_hang_on_a_dead_rank_its_next_pod_is_waited_for() -> None:
+    """They live until their collective times out; the attempt was over when the rank died."""
+    dead = down(30, rank=1)
+    hung = Notebook(0).steps(0, 0, 10, 20, 30).step(3, 30)
+    pods = [PodStory("a", -9, -8, -1), PodStory("b", -9, -8, -1, 30), PodStory("c", 35)]
+    seats = {hung.journal: "a", dead.journal: "b"}
+    now = told_with([hung, dead], pods, seats, now=500, world_size=2)
+    assert between(rows(now), 30, 500) == [(30, 35, RECOVERY), (35, 500, WAIT)]
+    hung.killed(600)
+    books = [hung, dead, again(700), again(700, rank=1)]
+    pods[2:] = [PodStory("c", 35, 550, 560), PodStory("d", 605, 650, 690)]
+    seats |= {books[2].journal: "d", books[3].journal: "c"}
+    assert between(rows(told_with(books, pods, seats, world_size=2)), 30, 700) == [
+        (30, 35, RECOVERY), (35, 550, WAIT), (550, 560, STARTUP), (560, 605, RECOVERY),
+        (605, 650, WAIT), (650, 690, STARTUP), (690, 700, RECOVERY),
+    ]  # fmt: skip
+
+
 def test_nothing_before_the_first_process_is_the_runs() -> None:
     book = Notebook().steps(0, 10, 20).exits(20)
     goodput = told_with([book], [PodStory("a", -500, -100, -5)])
