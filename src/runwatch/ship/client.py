@@ -138,8 +138,8 @@ class Shipper:
             self._settings.first_delay_seconds, self._settings.longest_delay_seconds, draw
         )
         self._draw = draw
-        self._has_looked = False
-        """Whether the journals were read on this connection."""
+        self._looked_ns = 0
+        """When the last look at all journals began, monotonic; 0: none did on this connection."""
         self._was_away = True
         """The head went away since we last came early: when it is back we come early again."""
         self._stop = threading.Event()
@@ -171,7 +171,9 @@ class Shipper:
 
     def has_everything(self, since_ns: int) -> bool:
         """Whether every journal was read to its end since then (monotonic), and is stored."""
-        return self.connected and all(
+        if not self.connected or self._looked_ns < since_ns:
+            return False
+        return all(
             (followed.done or followed.idle_ns >= since_ns)
             and self.acknowledged.get(name, -1) >= followed.reader.position
             for name, followed in list(self._tail.journals.items())
@@ -180,7 +182,7 @@ class Shipper:
     def unfinished(self, but: Collection[JournalId] = ()) -> int:
         """How many journals of agents that have ended are not stored to their ends.  `but`: those
         that are written now.  A shipper that has not looked yet counts as one."""
-        if not self.connected or not self._has_looked:
+        if not self.connected or not self._looked_ns:
             return 1
         return sum(
             followed.origin.role == "agent" and name not in but and not self._is_done(followed)
@@ -304,7 +306,7 @@ class _Session:
     def run(self) -> None:
         shipper = self._shipper
         shipper._cursors.clear()
-        shipper._has_looked = False
+        shipper._looked_ns = 0
         shipper._tail.try_again()
         for followed in shipper._tail.journals.values():
             followed.started = followed.done = False
@@ -352,7 +354,7 @@ class _Session:
 
     def _round(self) -> None:
         """Send what is new, then wait a little unless there is much more."""
-        tail = self._shipper._tail
+        tail, looked_ns = self._shipper._tail, self._clock.mono_ns()
         for followed in tail.discover():
             self._open(followed)
             self._pinged_ns = 0  # the head learns at once whose commands to send here
@@ -377,7 +379,7 @@ class _Session:
             room -= size
             hurry = hurry or batch.end - batch.start >= self._settings.hurry_bytes
         self._send_batches(together)
-        self._shipper._has_looked = True
+        self._shipper._looked_ns = looked_ns
         self._ping()
         if not hurry:
             self._shipper._stop.wait(self._settings.poll_seconds)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from runwatch.capture.process import children
@@ -13,7 +12,7 @@ from tests.integration.pods import memory, network
 def left(root: Path) -> dict[str, list[str]]:
     """Of the pods that were played in this folder, and of this process."""
     found = {
-        "processes": [_named(pid) for pid in sorted({*children(os.getpid()), *_inside(root)})],
+        "processes": [_named(pid) for pid in sorted({*children(os.getpid()), *inside(root)})],
         "mounts": [line for line in _mounts("self") if str(root) in line],
         "links": [name for name in os.listdir("/sys/class/net") if network.is_ours(name)],
         "groups": [str(group) for group in memory.made() if memory.is_mine(group)],
@@ -21,11 +20,14 @@ def left(root: Path) -> dict[str, list[str]]:
     return {what: names for what, names in found.items() if names}
 
 
-def _inside(root: Path) -> Iterator[int]:
-    """Processes whose files lie there, whoever their parents are by now."""
-    for name in os.listdir("/proc"):
-        if name.isdigit() and any(str(root) in line for line in _mounts(name)):
-            yield int(name)
+def inside(root: Path) -> list[int]:
+    """Processes whose files lie there, or that name it, whoever their parents are by now."""
+    return [
+        int(name)
+        for name in os.listdir("/proc")
+        if name.isdigit()
+        and (any(str(root) in line for line in _mounts(name)) or str(root) in _named(int(name)))
+    ]
 
 
 def _mounts(pid: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import uuid
@@ -30,16 +31,24 @@ STALL_SECONDS: Final = 3
 Told = dict[str, Any]
 
 
+class _Tied(Cluster):
+    """Its processes end with the test."""
+
+    python = [sys.executable, "-S", "-m", "tests.integration.pods.tied", sys.executable]  # type: ignore[misc]
+
+
 class Site:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.wire = Wire()
-        self._cluster = Cluster(root / "cluster")
+        self._cluster = _Tied(root / "cluster")
         self._cluster.http_port, self._cluster.grpc_port = 8090, 8091
         settings = self._cluster.node_root / "config.toml"
         settings.write_text(f"[head]\nstall_floor_seconds = {STALL_SECONDS}\n")
         self._tokens = MountedSecret(root / "tokens", TOKENS)
         self._pods: list[Pod] = []
+        self._runs: dict[str, str] = {}
+        """Uid of a workload → its run."""
         self.agents: dict[str, Pod] = {}
 
     def start_head(self) -> None:
@@ -75,21 +84,31 @@ class Site:
         return played
 
     def started(self, job: JobSet, node: Node, rank: int = 0) -> Pod:
-        """Its program waits to be told to go on; the head knows it, and the agent holds it."""
+        """Its program waits to be told to go on."""
         pod = self.play(job.admitted(rank), node)
+        self.holds(pod, job, node)
+        return pod
+
+    def holds(self, pod: Pod, job: JobSet, node: Node) -> None:
+        """Wait until the head knows its process, and the node's agent would see it end."""
         self.process(pod, job, state="running")
         until(lambda: self.watches(node, pod.main.pid), 60, f"the agent to hold {pod.name}")
-        return pod
 
     def start_agent(self, node: Node) -> Pod:
         """As the chart says, with nothing left out but its system call filter."""
         daemon = release.agent()
         about = {"name": f"agent-{node.name}", "namespace": "runwatch", "uid": str(uuid.uuid4())}
+        journals = node.path("/var/lib/runwatch/journals")
+        before = set(journals.glob(f"*-{node.name}-*"))
         agent = self.play({**daemon, "metadata": {**daemon["metadata"], **about}}, node)
         self.agents[node.name] = agent
-        journals = node.path("/var/lib/runwatch/journals")
-        until(lambda: any(journals.glob(f"*-{node.name}-*")), 60, "the agent to begin")
+        until(lambda: set(journals.glob(f"*-{node.name}-*")) - before, 60, "the agent to begin")
         return agent
+
+    def kill_agent(self, node: Node) -> None:
+        agent = self.agents.pop(node.name)
+        agent.main.signal(signal.SIGKILL)
+        agent.main.wait(60)
 
     def watches(self, node: Node, pid: int) -> bool:
         """Whether the node's agent holds the process."""
@@ -127,13 +146,16 @@ class Site:
 
     def run(self, job: JobSet) -> Told | None:
         """That of the workload; None before the head knows of it."""
-        runs = self.ask("/runs")["runs"]
-        return next((run for run in runs if run["workload_uid"] == job.uid), None)
+        if job.uid not in self._runs:
+            runs = self.ask("/runs")["runs"]
+            self._runs |= {run["workload_uid"]: run["run"] for run in runs}
+        run = self._runs.get(job.uid)
+        return self.ask(f"/runs/{run}") if run else None
 
     def processes(self, job: JobSet) -> list[Told]:
         """Of all attempts; none before the head knows of the run."""
-        run = self.run(job)
-        told = self.ask(f"/runs/{run['run']}/processes")["processes"] if run else []
+        run = self._runs.get(job.uid) or (self.run(job) or {}).get("run")
+        told = self.ask(f"/runs/{run}/processes")["processes"] if run else []
         return sorted(told, key=lambda each: (each["attempt"], each["rank"]))
 
     def process(self, pod: Pod, job: JobSet, **wanted: Any) -> Told:

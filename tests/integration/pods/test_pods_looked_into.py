@@ -1,11 +1,10 @@
-"""Somebody wants to know what a pod's program does: by commands at the head, on its node's agent."""
+"""Somebody wants to know what a pod's program does, and asks the head by a command."""
 
 from __future__ import annotations
 
 import json
 import signal
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -45,8 +44,8 @@ def stacks(site: Site, run: str) -> dict[str, Any]:
 
 def test_stacks_and_a_profile_of_an_unchanged_program(site: Site, node: Node) -> None:
     """Its main thread sleeps; the agent sees it by another number than it has in its pod."""
-    job = unchanged("looked-into")
-    site.started(job, node)
+    job = unchanged("looked-into", "plain")
+    pod = site.started(job, node)
     run = reached(site, job)
     group = stacks(site, run)
     assert group["ranks"] == [0] and line_of("time.sleep") in group["text"]
@@ -62,10 +61,15 @@ def test_stacks_and_a_profile_of_an_unchanged_program(site: Site, node: Node) ->
     kept = until(lambda: site.ask(path)["files"], 60, f"{file} at the head: {site.words()}")
     assert [each["name"] for each in kept] == [file]
     assert site.ask(path)["ranks"] == [0]
+    pod.main.signal(signal.SIGUSR1)
+    assert pod.finish() == {"trainer": 0}
+    site.process(pod, job, state="completed", exit_code=0)
+    told = site.run(job)
+    assert told is not None and told["last_step"] == 4
 
 
 def test_a_rank_that_hangs_in_native_code_is_named_with_its_line(site: Site, node: Node) -> None:
-    """By the head itself, and by the command."""
+    """By the head itself, which has its stacks taken."""
     job = ours("hung", "hangs", env={"HURRIES": "1"})
     site.started(job, node)
     run = reached(site, job)
@@ -78,5 +82,3 @@ def test_a_rank_that_hangs_in_native_code_is_named_with_its_line(site: Site, nod
     assert incident["ranks"] == [0] and line_of("# hung") in incident["text"]
     shown = site.run(job)
     assert shown is not None and shown["stalled"]
-    group = stacks(site, run)
-    assert group["ranks"] == [0] and line_of("# hung") in group["text"]

@@ -20,19 +20,20 @@ MODE: Final = "runwatch.dev/mode"
 
 
 def test_an_unchanged_program_is_watched(site: Site, node: Node) -> None:
-    job = unchanged("plain-torch")
+    """Nor does its image have anything of ours."""
+    job = unchanged("plain", "logs")
     pod = site.started(job, node)
     told = site.process(pod, job, state="running")
     assert told["pod"] == pod.pod["metadata"]["name"] and told["pod_namespace"] == "research"
-    assert told["host"] == "plain-torch-workers-0-0" and told["node"] == "gpu-1"
-    assert told["workload"] == "JobSet/plain-torch" and told["workload_uid"] == job.uid
+    assert told["host"] == "plain-workers-0-0" and told["node"] == "gpu-1"
+    assert told["workload"] == "JobSet/plain" and told["workload_uid"] == job.uid
     assert (told["rank"], told["attempt"], told["pid"]) == (0, 1, 1)
     pod.main.signal(signal.SIGUSR1)
     assert pod.finish() == {"trainer": 0}
     ended = site.process(pod, job, state="completed", exit_code=0)
     assert ended["signal"] is None and not ended["out_of_memory"]
     run = site.run(job)
-    assert run is not None and run["name"] == "research/plain-torch"
+    assert run is not None and run["name"] == "research/plain"
     assert run["last_step"] == 4 and run["headline"]["metric"] == "loss"
     assert run["headline"]["value"] == pytest.approx(1 / 5)
 
@@ -44,22 +45,23 @@ ENDS: Final = {
 }
 
 
-@pytest.mark.parametrize("end", ENDS)
-def test_how_a_program_ends(site: Site, node: Node, end: str) -> None:
-    code, state, words = ENDS[end]
-    job = ours(f"ends-{end}", end)
-    pod = site.started(job, node)
-    pod.main.signal(signal.SIGUSR1)
-    assert pod.finish() == {"trainer": code}
-    told = site.process(pod, job, exit_code=code, signal=None, state=state)
-    assert told["reason"] == words and not told["out_of_memory"]
+def test_how_programs_end(site: Site, node: Node) -> None:
+    jobs = {end: ours(f"ends-{end}", end) for end in ENDS}
+    pods = {end: site.play(job.admitted(), node) for end, job in jobs.items()}
+    for end, pod in pods.items():
+        site.holds(pod, jobs[end], node)
+        pod.main.signal(signal.SIGUSR1)
+    for end, (code, state, words) in ENDS.items():
+        assert pods[end].finish() == {"trainer": code}
+        told = site.process(pods[end], jobs[end], exit_code=code, signal=None, state=state)
+        assert told["reason"] == words and not told["out_of_memory"]
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("end", ["three", "fails"])
+@pytest.mark.parametrize("end", ENDS)
 def test_how_an_unchanged_program_ends(site: Site, node: Node, end: str) -> None:
     code, state, words = ENDS[end]
-    job = unchanged(f"unchanged-{end}", end)
+    job = unchanged(f"unchanged-{end}", "plain", end)
     pod = site.started(job, node)
     pod.main.signal(signal.SIGUSR1)
     assert pod.finish() == {"trainer": code}
