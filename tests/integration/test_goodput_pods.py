@@ -17,6 +17,7 @@ from runwatch.head.main import LocalHead
 from runwatch.head.reading import Reading
 from runwatch.head.state.accounts.accounts import Accounts
 from runwatch.record import Batch, Event, JournalId, Origin, Position, RunScope
+from runwatch.testing import FakeClock
 from tests.unit.views.goodput.cluster import PodStory
 from tests.unit.views.goodput.story import RUN, SCOPE, SECOND, Notebook
 
@@ -154,6 +155,25 @@ def get(head: LocalHead, path: str) -> Any:
     reply = TestClient(head.app, base_url="http://localhost").get(path)
     assert reply.status_code == 200, reply.text
     return reply.json() if path.startswith("/api") else reply.text
+
+
+def test_a_run_that_waits_for_hours_stays_in_scrapes(tmp_path: Path) -> None:
+    clock = FakeClock(int(time.time()) * SECOND)
+    told = Told(1_000)
+    head = LocalHead(tmp_path, clock=clock)
+    try:
+        submit(head, *first_attempt(told), told.pod("llama-b", 40, said=NODELESS))
+        for waited in (990, 990 + 5 * 1_800):
+            figure = f'class="scheduling_wait",run="{RUN}"}} {waited}.0'
+            assert figure in get(head, "/metrics")
+            for _ in range(5):
+                clock.advance(1_800)
+                get(head, "/metrics")
+        submit(head, told.pod("llama-b", 40, None, None, 1_010 + 10 * 1_800))
+        get(head, "/metrics")
+        assert "scheduling_wait" not in get(head, "/metrics")
+    finally:
+        head.close()
 
 
 def command(capsys: pytest.CaptureFixture[str], root: Path, *words: str) -> str:

@@ -291,7 +291,8 @@ class Accounts:
     # ── for a scrape ──────────────────────────────────────────────────────────────────────────
 
     def brief(self) -> list[RunGoodput]:
-        """Of the runs that go on or ended within the hour; only those that cost next to nothing."""
+        """Of the runs that go on, wait for pods, or ended within the hour; only those that cost
+        next to nothing."""
         if self._still is None:
             return []
         clock = self._reading.clock
@@ -302,7 +303,10 @@ class Accounts:
             states.setdefault(state.run, []).append(state)
         everyone = runs_of((state for of_run in states.values() for state in of_run), {})
         briefs: list[RunGoodput] = []
-        for run in [summary.run for summary in everyone if _is_recent(summary, recent_ns)]:
+        with self._lock:
+            waiting = {run for run, fold in self._folds.items() if fold.live}
+        recent = [s.run for s in everyone if _is_recent(s, recent_ns) or s.run in waiting]
+        for run in recent:
             late = clock.mono_ns() > deadline_ns
             if len(briefs) < MOST_FOLDS and not (late and run not in self._folds):
                 briefs += self._briefly(run, states[run])

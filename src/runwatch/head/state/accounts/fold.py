@@ -86,6 +86,8 @@ class Fold:
         self.asked = False
         self.asked_ns = 0
         self.fed = still is not None
+        self.live = False
+        """When it was last asked for, the run went on, or its pods were waited for."""
         self.told = 0
         """How many records are folded."""
         self._saved = 0
@@ -145,6 +147,7 @@ class Fold:
         states, now_ns = ranks_of(everyone), self._reading.clock.wall_ns()
         machines = machines_of(everyone, pods)
         goodput = draw_up(self._ledger, self._lives(states), now_ns, machines)
+        self.live = goodput is not None and goodput.live
         self._wait_for_those_who_may_speak(states)
         return goodput
 
