@@ -22,6 +22,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield made
 
 
+@pytest.fixture(scope="package", autouse=True)
+def caches_nothing_at_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What kubectl remembers of clusters that are gone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECACHEDIR", str(tmp_path_factory.mktemp("kubectl")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def nothing_goes_wrong(request: pytest.FixtureRequest) -> Iterator[None]:
     """What a test plans to go wrong ends with it."""
@@ -33,12 +41,12 @@ def nothing_goes_wrong(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
-def kubectl(cluster: Cluster, tmp_path: Path) -> Kubectl:
+def kubectl(cluster: Cluster) -> Kubectl:
     """`kubectl("get", "pods").stdout`, as an admin; `code`: how it must end."""
 
     def run(*words: str, code: int = 0, config: Path | None = None, say: str = "") -> Said:
         done = subprocess.run(
-            ["kubectl", "--cache-dir", str(tmp_path / "kubectl"), *words],
+            ["kubectl", *words],
             env={**os.environ, "KUBECONFIG": str(config or cluster.kubeconfig)},
             input=say,
             capture_output=True,

@@ -7,7 +7,7 @@ began two hours ago, and `at` moves it: what is created then has that age.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -39,9 +39,11 @@ class Estate:
         assert moment >= self.time.seconds
         self.time.seconds = moment
 
-    def install(self, values: Mapping[str, Any] | None = None) -> None:
-        self.site = Site(self.place, self.cluster, values)
-        self.site.start().ready()
+    def install(self, *, start: bool = True) -> None:
+        """`start`: with its webhook."""
+        self.site = Site(self.place, self.cluster)
+        if start:
+            self.site.start().ready()
 
     # ── what the cluster's own controllers do ─────────────────────────────────────────────────
 

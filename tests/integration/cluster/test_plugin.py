@@ -52,11 +52,10 @@ class World:
     def environment(self, config: Path | None = None) -> dict[str, str]:
         """`kubectl-runwatch` is beside this Python, as an installation puts it."""
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        given = {k: v for k, v in os.environ.items() if not k.startswith(("RUNWATCH", "KUBE"))}
+        given = {k: v for k, v in os.environ.items() if not k.startswith(("RUNWATCH", "KUBECONFIG"))}
         return given | {
             "PATH": path,
             "KUBECONFIG": str(config or self.cluster.kubeconfig),
-            "KUBECACHEDIR": str(self.nodes.root / "kubectl"),
             "RUNWATCH_DIR": str(self.nodes.root / "mine"),
         }
 

@@ -366,7 +366,7 @@ def test_who_may_see_pods_alone_is_not_told_what_only_labels_say(estate: Estate)
     assert pods["watched"] == len(watched.split(", ")) + 1
     config = estate.cluster.kubeconfig_of("team", "somebody")
     said = " ".join(asked_of(config, "--namespace", "team", page=True).stdout.split())
-    assert "8 pods more may be labelled from afar: not looked at: namespaces is forbidden" in said
+    assert "8 more pods may be asked to be watched: not looked at: namespaces is forbidden" in said
     assert "✔ head not looked at: statefulsets.apps is forbidden" in said
     assert "not part of this release" not in said and "not installed" not in said
 

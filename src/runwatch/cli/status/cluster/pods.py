@@ -105,8 +105,8 @@ def section(told: Told) -> Section:
     if not labelled and not unknown:
         lines = [f"no pod is labelled ({WATCH}=true on a workload, a pod or a namespace)"]
     if unknown:
-        why = told.refused.get("Namespace") or told.refused[WORKLOAD]
-        lines.append(f"{many(unknown, 'pod')} more may be labelled from afar: {why}")
+        unread = told.refused.get("Namespace") or told.refused[WORKLOAD]
+        lines.append(f"{many(unknown, 'more pod')} may be asked to be watched: {unread}")
     lines += [f"{_count(pods)} not watched: {why}" for why, pods in unwanted.items()]
     return Section("pods", facts, lines, list(_problems(wrong)))
 
