@@ -6,7 +6,8 @@
 fails comes again later.  So it does not matter which event was missed, doubled or late.
 
 `captures.py` and `connections.py` carry out objects, `storage.py` puts files where those want
-them; `runs.py` keeps an object for each run, `events.py` tells of incidents.  `pods.py` says what
-happened to pods (pure functions), `telling.py` records it, once.  `head.py` is the only file that
-asks the head; `../api.py` is the only one that writes to the API server.
+them; `runs.py` keeps an object for each run, `events.py` tells of incidents.  `pods.py` and
+`pod_events.py` say what happened to pods (pure functions); `telling.py` records it, once: for the
+run that `pod_runs.py` finds, in the operator's own journal (`own_journal.py`).  `head.py` is the
+only file that asks the head; `../api.py` is the only one that writes to the API server.
 """

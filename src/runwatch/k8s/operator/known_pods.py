@@ -18,11 +18,10 @@ from runwatch.record.pods import PodTold, What
 KIND: Final = Kind("v1", "pods", "Pod")
 MOST_EARLY: Final = 4_096
 """Pods of which an Event is known and nothing else."""
-MOST_EVENTS: Final = 32
 MOST_SENTENCES: Final = 16
 """About one thing of one pod: some have a number or a digest in them that changes."""
-MOST_LIVES: Final = 500
-"""Of a container that ends again and again."""
+MOST_OTHERS: Final = 500
+"""A container that ends again and again, a node that comes and goes."""
 _WHO: Final = ("pod", "namespace", "uid", "node", "workload", "workload_uid")
 """What a record says of which pod it is; the rest is what happened."""
 
@@ -51,8 +50,7 @@ class KnownPod:
         return ref_of(self.about)
 
     def add(self, told: Told) -> None:
-        if len(self.more) < MOST_EVENTS:
-            self.more.setdefault(told.key, told)
+        _add(self.more, told)
 
     def all(self) -> Iterator[Told]:
         yield from self.status
@@ -112,9 +110,7 @@ class KnownPods:
 
     def keep(self, told: Told) -> None:
         """An Event about a pod that is not known yet."""
-        early = self._early.setdefault(told.what.uid, {})
-        if len(early) < MOST_EVENTS:
-            early.setdefault(told.key, told)
+        _add(self._early.setdefault(told.what.uid, {}), told)
         while len(self._early) > MOST_EARLY:
             self._early.popitem(last=False)
 
@@ -140,7 +136,17 @@ class KnownPods:
 
     def _is_enough(self, run: RunId, told: PodTold) -> bool:
         alike = sum(at == run and key[0] == told.what for at, key in self._told[told.uid])
-        return alike >= (MOST_SENTENCES if told.what in pods.SENTENCES else MOST_LIVES)
+        return alike >= _most(told.what)
+
+
+def _add(known: dict[Key, Told], told: Told) -> None:
+    what = told.what.what
+    if sum(key[0] == what for key in known) < _most(what):
+        known.setdefault(told.key, told)
+
+
+def _most(what: What) -> int:
+    return MOST_SENTENCES if what in pods.SENTENCES else MOST_OTHERS
 
 
 def ref_of(pod: PodTold) -> Ref:
