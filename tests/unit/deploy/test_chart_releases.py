@@ -15,6 +15,7 @@ import pytest
 
 from tests.cluster.chart import CHART, helm
 from tests.cluster.server import Cluster
+from tests.unit.deploy.releases import SETS
 
 KEYS = {
     "main",
@@ -200,11 +201,24 @@ def test_a_render_alone_cannot_give_away_tokens_that_it_does_not_know(person: He
     assert person.cluster.find("Secret", "runwatch-tokens", "runwatch") is None
 
 
-@pytest.mark.parametrize("name", ["restricted", "everything", "own-secrets"])
-def test_the_sets_can_be_installed(person: Helm, name: str) -> None:
+PAGES = {
+    "everything": "https://tools.example/team/runwatch",
+    "outside-head": "https://runwatch.example:8090",
+}
+OFTEN = ("everything", "own-secrets", "restricted")
+
+
+@pytest.mark.parametrize(
+    "name", [each if each in OFTEN else pytest.param(each, marks=pytest.mark.soak) for each in SETS]
+)
+def test_every_set_can_be_installed_and_says_where_the_page_is(person: Helm, name: str) -> None:
     for namespace in ("team-a", "team-b", "research", "production"):
         person.cluster.namespace(namespace)
     values = str(CHART / "ci" / f"{name}-values.yaml")
-    person.done("install", "--create-namespace", "runwatch", str(CHART), "--values", values)
-    assert person.cluster.list("statefulsets.apps")
+    told = person.done("install", "--create-namespace", "runwatch", str(CHART), "--values", values)
+    assert PAGES.get(name, "kubectl port-forward service/runwatch-head") in told
+    has_agent = bool(person.cluster.list("daemonsets.apps"))
+    assert ("pod-security.kubernetes.io/enforce=privileged" in told) is has_agent
+    lost = "everything recorded is lost with the head's pod"
+    assert (lost in told) is (name == "laptop")
     person.done("uninstall", "runwatch")

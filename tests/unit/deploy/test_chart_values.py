@@ -143,6 +143,8 @@ def refusal(**values: Any) -> str:
         ({"agent": {"directory": "var/lib"}}, "agent.directory: Does not match pattern"),
         ({"image": {"digest": "sha256:12"}}, "image.digest: Does not match pattern"),
         ({"labels": {"a": 1}}, "labels.a: Invalid type. Expected: string"),
+        ({"labels": {"app.kubernetes.io/name": "a"}}, "labels: Property name of"),
+        ({"head": {"podLabels": {"helm.sh/chart": "a"}}}, "head.podLabels: Property name of"),
         ({"fullnameOverride": "my.name"}, "fullnameOverride: Does not match pattern"),
         ({"rbac": {"workloads": [{"apiGroups": ["*"], "resources": ["a"]}]}}, "rbac.workloads"),
         ({"head": {"config": {"head": {"points_day": 3}}}}, "points_day is not allowed"),
