@@ -176,9 +176,9 @@ run.finish()
 """
 
 
-def train(directory: Path, first: int, kill_at: int) -> int:
+def train(directory: Path, first: int, kill_at: int, **more: str) -> int:
     command = [sys.executable, "-c", TRAINER, str(directory), str(first), str(kill_at)]
-    environment = {**os.environ, "RUNWATCH_AGENT": "off"}
+    environment = {**os.environ, "RUNWATCH_AGENT": "off", **more}
     return subprocess.run(command, env=environment, check=False).returncode
 
 
@@ -188,7 +188,8 @@ def test_journals_tell_of_a_kill_and_a_restart(tmp_path: Path) -> None:
     try:
         first = account.goodput(time.time_ns())
         assert first is not None and first.steps == 7
-        assert train(tmp_path, 5, -1) == 0
+        queued_at = time.time()
+        assert train(tmp_path, 5, -1, RUNWATCH_QUEUED_AT=str(queued_at)) == 0
         found = account.goodput(time.time_ns())
     finally:
         account.close()
@@ -197,6 +198,8 @@ def test_journals_tell_of_a_kill_and_a_restart(tmp_path: Path) -> None:
     assert [d.lost_steps for d in found.disruptions] == [2]
     assert (found.steps, found.max_productive_step) == (15, 14)
     assert spent(found)["infrastructure_recovery"] > 0
+    waited = found.attempts[1].start_ns / SECOND - queued_at
+    assert spent(found)["scheduling_wait"] == pytest.approx(waited, abs=1e-3)
     afresh = JournalAccount(tmp_path, "strict")
     try:
         again = afresh.goodput(found.end_ns)

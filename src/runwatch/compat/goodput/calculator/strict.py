@@ -30,7 +30,9 @@ from runwatch.views.goodput.account import Account, Goodput, Range
 from runwatch.views.goodput.drawing import draw_up
 from runwatch.views.goodput.facts import Diary, Scribe, nanoseconds
 from runwatch.views.goodput.ledger import Ledger, Stale
+from runwatch.views.goodput.waiting import machines_of
 from runwatch.views.life import LIFE_KINDS
+from runwatch.views.pods import NO_PODS
 from runwatch.views.runs import process_states, ranks_of
 
 STRETCH: Final = 10_000
@@ -238,7 +240,8 @@ class JournalAccount(_Folded):
         alive, gone = self._tail.alive(), self._tail.gone()
         rows, events = self._rows.values(), self._events
         states = process_states(rows, events, now_ns, alive=alive, gone=gone)
-        return draw_up(self._scribe.ledger, self._scribe.lives(ranks_of(states)), now_ns)
+        lives = self._scribe.lives(ranks_of(states))
+        return draw_up(self._scribe.ledger, lives, now_ns, machines_of(states, NO_PODS))
 
     def _begin(self, rows: dict[JournalId, ProcessRow] | None, ledger: Ledger) -> None:
         """From the beginning; `rows` are the processes that are known already."""
