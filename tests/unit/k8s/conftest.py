@@ -32,6 +32,14 @@ def space(cluster: Cluster) -> Iterator[str]:
     cluster.faults.clear()
 
 
+async def all_closed() -> None:
+    """A connection that was given up says goodbye first: the loop may not end before."""
+    polled = asyncio.get_running_loop()._selector  # type: ignore[attr-defined]
+    async with asyncio.timeout(10):
+        while len(polled.get_map()) > 1:  # the loop's own
+            await asyncio.sleep(0.001)
+
+
 @pytest.fixture
 def asking(cluster: Cluster) -> Asking[T]:
     """Does something with a client, in a loop of its own."""
@@ -40,7 +48,9 @@ def asking(cluster: Cluster) -> Asking[T]:
         async def asked() -> T:
             access = Access(cluster.server, cluster.account("runwatch", "webhook"))
             async with Api(access, seconds=5) as api:
-                return await deed(api)
+                done = await deed(api)
+            await all_closed()
+            return done
 
         return asyncio.run(asked())
 

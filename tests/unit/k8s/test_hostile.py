@@ -226,8 +226,10 @@ def taken(names: st.SearchStrategy[str]) -> st.SearchStrategy[list[Thing]]:
 @st.composite
 def valid_pods(draw: st.DrawFn) -> Thing:
     """Such as an API server takes; many have names and places of ours."""
-    folder = {"hostPath": {"path": "/var/lib/runwatch"}}
-    source = st.sampled_from([{"emptyDir": {}}, {"configMap": {"name": "x"}}, folder])
+    folder: Thing = {"hostPath": {"path": "/var/lib/runwatch"}}
+    source: st.SearchStrategy[Thing] = st.sampled_from(
+        [{"emptyDir": {}}, {"configMap": {"name": "x"}}, folder]
+    )
     names = ["v", "runwatch-records", "runwatch-records-2", "runwatch-files", "runwatch-tmp"]
     chosen = draw(st.lists(st.sampled_from(names), unique=True))
     volumes = [{"name": name, **draw(source)} for name in chosen]
@@ -236,7 +238,7 @@ def valid_pods(draw: st.DrawFn) -> Thing:
         {"name": st.sampled_from(["PYTHONPATH", "RUNWATCH_DIR", "POD_NAME", "X"])},
         optional={"value": st.sampled_from(["", "/a:/b", "/var/lib/runwatch", "$(X)"])},
     )
-    fields = {
+    fields: dict[str, Any] = {
         "command": st.lists(st.sampled_from(["python", "-c", "/bin/sh", "runwatch"]), min_size=1),
         "env": st.lists(variable, max_size=2),
         "volumeMounts": mounts,
