@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 from collections.abc import AsyncIterator
 from typing import Final
@@ -19,7 +20,7 @@ from typing import Final
 from aiohttp import web
 
 from runwatch.clock import Clock, system_clock
-from runwatch.errors import RunwatchError
+from runwatch.errors import RunwatchError, UsageError
 from runwatch.k8s.api import Access, Api
 from runwatch.k8s.certificates import Certificates, FromFiles, OfOurOwn, Served
 from runwatch.k8s.counted import TYPE, Counted
@@ -157,7 +158,13 @@ async def serving(
                 ssl_context=webhook.served.context,
                 backlog=1024,
             )
-            await site.start()
+            try:
+                await site.start()
+            except OSError as error:
+                raise UsageError(
+                    f"cannot listen on {settings.bind} port {settings.port}: "
+                    f"{os.strerror(error.errno or 0)}; choose another with --port"
+                ) from error
             yield webhook, runner.addresses[0][1]
         finally:
             renewing.cancel()

@@ -52,7 +52,8 @@ class World:
     def environment(self, config: Path | None = None) -> dict[str, str]:
         """`kubectl-runwatch` is beside this Python, as an installation puts it."""
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        given = {k: v for k, v in os.environ.items() if not k.startswith(("RUNWATCH", "KUBECONFIG"))}
+        ours = ("RUNWATCH", "KUBECONFIG")
+        given = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
         return given | {
             "PATH": path,
             "KUBECONFIG": str(config or self.cluster.kubeconfig),
