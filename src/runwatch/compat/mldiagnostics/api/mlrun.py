@@ -197,7 +197,7 @@ class LiveRun(Run, MLRun):
             "cluster_id": self.cluster_id,
             "workload_id": self.workload_id,
             "namespace": self.namespace,
-            "workload": self.workload_details,
+            "workload_details": self.workload_details,
             "software": self.configs.get("softwareConfigs"),
             "hardware": self.configs.get("hardwareConfigs"),
             "metric_only_run": self.metric_only_run,
