@@ -19,8 +19,9 @@ from runwatch.record import RunId
 
 REMEMBERED: Final = 4_096
 """Workloads."""
-_STAMPS: Final = ("state", "last_ns", "attempts", "ranks")
-"""If these are as they were, so are the run's processes."""
+AGAIN_SECONDS: Final = 60.0
+_STAMPS: Final = ("state", "attempts", "ranks")
+"""While these are as they were, the run's processes are hardly others: there may be thousands."""
 
 
 class Found(NamedTuple):
@@ -31,38 +32,38 @@ class Found(NamedTuple):
     """A process in the pod said so."""
 
 
-@dataclass(slots=True)
 class _Run:
-    run: Thing
-    processes: Sequence[Mapping[str, Any]] = ()
+    """A run with its processes, as the head had them when it was asked."""
 
-    @property
-    def id(self) -> RunId:
-        return RunId(text(self.run, "run"))
-
-    def has_pod(self, uid: str) -> bool:
-        return any(each.get("pod_uid") == uid for each in self.processes)
+    def __init__(self, run: Thing, processes: Sequence[Mapping[str, Any]], now_ns: int) -> None:
+        self.run, self._is_empty, self._asked_ns = run, not processes, now_ns
+        self.id, self.name = RunId(text(run, "run")), text(run, "name")
+        self.pods = frozenset(text(each, "pod_uid") for each in processes)
+        newest = max((_number(each, "attempt") for each in processes), default=0)
+        members = [each for each in processes if each.get("attempt") == newest]
+        ranks = {_number(e, "rank") for e in members if e.get("role", "process") == "process"}
+        world = max((_number(each, "world_size") for each in members), default=0)
+        self._is_short = len(ranks) < world
+        self._began_ns = min((_number(each, "started_ns") for each in processes), default=0)
 
     def wants(self, created_ns: int) -> bool:
         """Whether a pod that was made then may be for this run."""
-        if text(self.run, "state") == "completed" or not self.processes:
+        if text(self.run, "state") == "completed" or self._is_empty:
             return False
-        newest = max(_number(each, "attempt") for each in self.processes)
-        members = [
-            each
-            for each in self.processes
-            if each.get("attempt") == newest and each.get("role", "process") == "process"
-        ]
-        ranks = {_number(each, "rank") for each in members}
-        is_short = len(ranks) < max((_number(each, "world_size") for each in members), default=0)
-        began_ns = min(_number(each, "started_ns") for each in self.processes)
-        return is_short or created_ns > began_ns
+        return self._is_short or created_ns > self._began_ns
+
+    def is_old(self, run: Thing, now_ns: int) -> bool:
+        """`run`: as it is by now."""
+        if any(self.run.get(key) != run.get(key) for key in _STAMPS):
+            return True
+        is_due = now_ns - self._asked_ns >= AGAIN_SECONDS * 1e9
+        return is_due and self.run.get("last_ns") != run.get("last_ns")
 
 
 @dataclass(slots=True)
 class _Workload:
     looked_ns: int | None = None
-    runs: dict[RunId, _Run] = field(default_factory=dict)
+    runs: Sequence[_Run] = ()
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -77,14 +78,13 @@ class PodRuns:
     async def of(self, workload: str, pod: str, created_ns: int) -> Found:
         """Of the pod with this uid.  Raises HeadError."""
         runs = await self._look(workload)
-        mine = [run for run in runs if run.has_pod(pod)]
-        if mine:
-            return Found({run.id: text(run.run, "name") for run in mine}, True)
+        if mine := {run.id: run.name for run in runs if pod in run.pods}:
+            return Found(mine, True)
         if len(runs) == 1 and runs[0].wants(created_ns):
-            return Found({runs[0].id: text(runs[0].run, "name")}, False)
+            return Found({runs[0].id: runs[0].name}, False)
         return Found({}, False)
 
-    async def _look(self, uid: str) -> list[_Run]:
+    async def _look(self, uid: str) -> Sequence[_Run]:
         known = self._workloads.setdefault(uid, _Workload())
         self._workloads.move_to_end(uid)
         while len(self._workloads) > REMEMBERED:
@@ -92,19 +92,16 @@ class PodRuns:
         async with known.lock:
             now_ns = self._clock.mono_ns()
             if known.looked_ns is None or now_ns - known.looked_ns >= self._good_ns:
-                known.runs = {run.id: run for run in await self._asked(uid, known.runs)}
+                known.runs = await self._asked(uid, known.runs, now_ns)
                 known.looked_ns = now_ns
-        return list(known.runs.values())
+        return known.runs
 
-    async def _asked(self, uid: str, before: Mapping[RunId, _Run]) -> list[_Run]:
-        found: list[_Run] = []
+    async def _asked(self, uid: str, before: Sequence[_Run], now_ns: int) -> list[_Run]:
+        known, found = {run.id: run for run in before}, []
         for run in await self._head.runs(uid):
-            each = _Run(run)
-            was = before.get(each.id)
-            if was is not None and all(was.run.get(key) == run.get(key) for key in _STAMPS):
-                each.processes = was.processes
-            else:
-                each.processes = await self._head.processes(each.id)
+            each = known.get(RunId(text(run, "run")))
+            if each is None or each.is_old(run, now_ns):
+                each = _Run(run, await self._head.processes(text(run, "run")), now_ns)
             found.append(each)
         return found
 
