@@ -92,6 +92,15 @@ class Site:
         """As the chart gives it to the webhook."""
         self.replicas: list[Replica] = []
 
+    def configure(self, change: Thing) -> None:
+        """Of every webhook of the configuration."""
+
+        def changed(thing: Thing) -> None:
+            for each in thing["webhooks"]:
+                each.update(change)
+
+        self.cluster.edit("MutatingWebhookConfiguration", self.configuration, changed)
+
     def start(self, *options: str, port: int = 0, **environment: str) -> Replica:
         """The API server asks the one that was started last."""
         replica = Replica(self, port or free_port(), *options, **environment)
