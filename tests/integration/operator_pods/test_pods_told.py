@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
+from runwatch.record import RunId
 from tests.cluster.kubelet import UNSCHEDULABLE
 from tests.integration.asked import Asked
 from tests.integration.operator_pods.site import Operator, Program, Site
@@ -21,7 +22,7 @@ class Running(NamedTuple):
     pod: str
     program: Program
 
-    def does(self, deed: str, *arguments: object, **more: object) -> None:
+    def does(self, deed: str, *arguments: Any, **more: Any) -> None:
         self.site.kubelet.does(self.pod, deed, *arguments, **more)
         self.site.time.passes(1)
 
@@ -30,7 +31,7 @@ class Running(NamedTuple):
         self.told.telling.gone(self.site.kubelet.removes(self.pod))
 
 
-def begun(site: Site, told: Operator, run: str, **more: object) -> Running:
+def begun(site: Site, told: Operator, run: str, **more: Any) -> Running:
     pod = site.pod(run, **more)
     site.time.passes(20)
     site.kubelet.does(pod, "scheduled", f"node-of-{pod}")
@@ -258,7 +259,7 @@ def test_while_the_next_attempt_waits_the_run_says_so(site: Site, told: Operator
     told.looks(pod)
     site.program(pod, run).heard()
     site.arrives(run, 9)
-    second = [s for s in site.reading.processes(run) if s.attempt == 2]
+    second = [s for s in site.reading.processes(RunId(run)) if s.attempt == 2]
     waited = [(s.queued_at_ns, s.granted_at_ns) for s in second]
     assert waited == [(asked_ns, asked_ns + 100 * 10**9)]
     assert site.run(run)["waits"] == ""

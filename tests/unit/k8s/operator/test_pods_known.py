@@ -35,7 +35,7 @@ def seen(known: KnownPods, pod: Played) -> KnownPod:
 
 
 def tell(known: KnownPods, pod: KnownPod) -> list[str]:
-    found = []
+    found: list[str] = []
     for run, told in known.news(pod):
         known.was_told(run, told)
         found.append(told.what.what)
