@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from runwatch.record.pods import PodTold, What
@@ -13,6 +13,8 @@ TROUBLE: Final[tuple[What, ...]] = (
     "node_not_ready", "node_ready",
 )  # fmt: skip
 """What people look for when a run stands or has ended; the rest is the usual way of a pod."""
+Program = tuple[str, str]
+_TOLD_TO_GO: Final = (137, 143)
 _PLAIN: Final[dict[What, str]] = {
     "": "something happened",
     "created": "was made",
@@ -39,8 +41,17 @@ def once(events: Iterable[EventRow]) -> Iterator[EventRow]:
             yield event
 
 
-def is_trouble(told: PodTold) -> bool:
-    return told.what in TROUBLE or bool(told.what == "container_ended" and told.exit_code)
+def programs(all_told: Iterable[PodTold]) -> set[Program]:
+    """The containers that are neither init containers nor sidecars, by their pod's uid."""
+    return {(told.uid, told.container) for told in all_told if told.what == "started"}
+
+
+def is_trouble(told: PodTold, programs: Collection[Program]) -> bool:
+    """A sidecar is killed when the program beside it has ended."""
+    if told.what == "container_ended":
+        is_sidecar = (told.uid, told.container) not in programs
+        return bool(told.exit_code) and not (is_sidecar and told.exit_code in _TOLD_TO_GO)
+    return told.what in TROUBLE
 
 
 def words(told: PodTold) -> str:

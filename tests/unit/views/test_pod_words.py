@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from runwatch.record.pods import PodTold, What
-from runwatch.views.pod_words import is_trouble, once, words
+from runwatch.views.pod_words import is_trouble, once, programs, words
 from tests.unit.views.test_pods import ended, row
 
 
@@ -48,7 +49,15 @@ from tests.unit.views.test_pods import ended, row
 )  # fmt: skip
 def test_a_line_for_each(what: What, more: dict[str, Any], line: str, bad: bool) -> None:
     told = PodTold(pod="p", what=what, **more)
-    assert (words(told), is_trouble(told)) == (line, bad)
+    assert (words(told), is_trouble(told, [("", "c")])) == (line, bad)
+
+
+@pytest.mark.parametrize("code, bad", [(0, False), (1, True), (137, False), (143, False)])
+def test_a_sidecar_that_is_killed_at_the_end_is_no_trouble(code: int, bad: bool) -> None:
+    proxy = PodTold(pod="p", uid="u", what="container_ended", container="proxy", exit_code=code)
+    main = PodTold(pod="p", uid="u", what="started", container="train")
+    assert is_trouble(proxy, programs([main])) is bad
+    assert is_trouble(proxy, programs([replace(main, container="proxy")])) is bool(code)
 
 
 def test_what_was_told_twice_is_one() -> None:

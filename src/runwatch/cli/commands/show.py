@@ -22,7 +22,7 @@ from runwatch.errors import UsageError
 from runwatch.record.life import ClockJump, JournalLoss, SdkWarning
 from runwatch.record.losses import JournalGap, LimitReached
 from runwatch.record.pods import PodTold
-from runwatch.views.pod_words import is_trouble, words
+from runwatch.views.pod_words import is_trouble, programs, words
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -132,8 +132,9 @@ def _pods(head: source.Source, run: str) -> list[str]:
     """What happened last to its pods, as their cluster tells."""
     answer = head.get(f"/runs/{run}/events", kind=[PodTold.KIND], limit=1000, newest_first="true")
     told = [(event["time_ns"], PodTold.of(event["body"])) for event in answer["events"]]
+    of = programs(each for _, each in told)
     lines = dict.fromkeys(
-        f"{tables.time(time_ns)} {words(each)}" for time_ns, each in told if is_trouble(each)
+        f"{tables.time(time_ns)} {words(each)}" for time_ns, each in told if is_trouble(each, of)
     )
     shown = list(lines)[:MOST_OF_PODS][::-1]
     earlier = len(lines) - len(shown)

@@ -76,6 +76,9 @@ const WORDS: Record<string, (body: JsonObject, event: EventInfo) => Words | null
   command_result: () => null,
 };
 
+/** By SIGKILL and SIGTERM: a sidecar ends so when the program beside it has ended. */
+const TOLD_TO_GO = [137, 143];
+
 /** What follows the name of a pod, or the number of several to which the same happened. */
 function ofPod(what: string, body: JsonObject): Words {
   const why = (text(body.message) || text(body.reason)).trim();
@@ -88,7 +91,7 @@ function ofPod(what: string, body: JsonObject): Words {
     case "pulling": return ["other", "plain", "pulling an image"];
     case "pull_failed": return ["warning", "warn", "without an image", why];
     case "started": return ["other", "plain", `started ${container}`, Number(body.restarts) ? `again (${text(body.restarts)})` : ""];
-    case "container_ended": return ["exit", body.exit_code === 0 ? "plain" : "bad", `ended ${container}`, body.exit_code === 0 ? "" : code];
+    case "container_ended": return ["exit", body.exit_code === 0 ? "plain" : TOLD_TO_GO.includes(Number(body.exit_code)) ? "warn" : "bad", `ended ${container}`, body.exit_code === 0 ? "" : code];
     case "oom_killed": return ["exit", "bad", `out of memory in ${container}`];
     case "evicted": case "preempted": return ["exit", "bad", what, why];
     case "deleted": return ["exit", "warn", "deleted"];

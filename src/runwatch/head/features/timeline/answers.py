@@ -285,9 +285,10 @@ class _Events:
             if _concerns(event, hosts, ranks)
         ]
         chatter = self._ask(run, _CHATTER)
-        for event in pod_words.once(self._ask(run, (PodTold.KIND,))):
-            is_trouble = pod_words.is_trouble(PodTold.of(event.body))
-            (grave if is_trouble else chatter).append(event)
+        pods = [(e, PodTold.of(e.body)) for e in pod_words.once(self._ask(run, (PodTold.KIND,)))]
+        programs = pod_words.programs(told for _, told in pods)
+        for event, told in pods:
+            (grave if pod_words.is_trouble(told, programs) else chatter).append(event)
         kept = thinned(_in_order(grave), most)
         kept += thinned(_in_order(chatter), most - len(kept)) if len(kept) < most else []
         self.shown: list[EventRow] = _in_order(kept)
