@@ -22,6 +22,7 @@ import pytest
 from runwatch.capture.process import children
 from runwatch.testing import until
 from tests.cluster.chart import NAMESPACE
+from tests.integration.capture_programs import TORCH_STEP
 from tests.integration.cluster.estate import WATCH, Estate
 from tests.integration.processes import Cluster as Nodes
 from tests.integration.processes import end
@@ -48,6 +49,7 @@ class World:
     def __init__(self, estate: Estate, nodes: Nodes) -> None:
         self.estate, self.cluster, self.nodes = estate, estate.cluster, nodes
         self.pod = ""
+        self.programs: list[subprocess.Popen[bytes]] = []
 
     def environment(self, config: Path | None = None) -> dict[str, str]:
         """`kubectl-runwatch` is beside this Python, as an installation puts it."""
@@ -60,31 +62,32 @@ class World:
             "RUNWATCH_DIR": str(self.nodes.root / "mine"),
         }
 
-    def start(self) -> None:
-        """A Job in the cluster, and its program here with what its pod was given."""
-        [pod] = self.estate.job("llama", "team")
-        self.estate.has_run("Job", "llama", "team")
-        self.pod = pod["metadata"]["name"]
-        values = {
+    def start(self, job: str, program: str) -> str:
+        """A Job in the cluster, and its program here with what its pod was given: the pod."""
+        [pod] = self.estate.job(job, "team")
+        self.estate.has_run("Job", job, "team")
+        name: str = pod["metadata"]["name"]
+        given = {
             each["name"]: each["value"]
             for each in pod["spec"]["containers"][0]["env"]
-            if "value" in each
+            if "value" in each and each["name"] not in ("RUNWATCH_DIR", "RUNWATCH_HEAD")
         }
-        values |= {"POD_NAME": self.pod, "POD_NAMESPACE": "team", "NODE_NAME": "gpu-1"}
-        values |= {"RUNWATCH_POD_UID": pod["metadata"]["uid"]}
-        del values["RUNWATCH_DIR"], values["RUNWATCH_HEAD"]
-        program = self.nodes.root / "train.py"
-        program.write_text(PROGRAM)
-        self.program = subprocess.Popen(
-            [sys.executable, str(program)],
-            env=self.nodes.environment | values,
+        given |= {"POD_NAME": name, "POD_NAMESPACE": "team", "NODE_NAME": "gpu-1"}
+        given |= {"RUNWATCH_POD_UID": pod["metadata"]["uid"]}
+        path = self.nodes.root / f"{job}.py"
+        path.write_text(program)
+        process = subprocess.Popen(
+            [sys.executable, str(path)],
+            env=self.nodes.environment | given,
             stdout=self.nodes.log,
             stderr=self.nodes.log,
         )
+        self.programs.append(process)
+        return name
 
     def close(self) -> None:
-        if hasattr(self, "program"):
-            end(self.program, signal.SIGKILL)
+        for each in self.programs:
+            end(each, signal.SIGKILL)
         self.nodes.close()
         self.estate.close()
 
@@ -118,7 +121,7 @@ def _begin(world: World) -> None:
     nodes.start_head("--tokens-directory", str(tokens))
     nodes.start_agent()
     cluster.ports[NAMESPACE, f"{HEAD}-0"] = {PORT: ("127.0.0.1", nodes.http_port)}
-    world.start()
+    world.pod = world.start("llama", PROGRAM)
     until(lambda: json.loads(asked(world, "runs", "--json").stdout)["runs"], 60, nodes.words())
 
 
@@ -156,7 +159,7 @@ def test_kubectl_finds_it_and_it_says_what_it_can(world: World) -> None:
 
 def test_runs(world: World) -> None:
     told = json.loads(well(world, "runs", "--json"))
-    [run] = told["runs"]
+    run = next(each for each in told["runs"] if "llama" in each["name"])
     assert run["state"] == "running" and "llama" in run["name"]
     assert run["name"] in well(world, "runs", "-n", "team")
 
@@ -173,7 +176,8 @@ NAMES: Final = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_is_named_as_the_cluster_names_it(world: World, name: str) -> None:
-    [run] = json.loads(well(world, "runs", "--json"))["runs"]
+    runs = json.loads(well(world, "runs", "--json"))["runs"]
+    run = next(each for each in runs if "llama" in each["name"])
     called = name.replace("POD", world.pod).replace("RUN", run["name"])
     told = json.loads(well(world, "show", called, "-n", "team", "--json"))
     assert told["run"] == run["run"]
@@ -198,11 +202,28 @@ def test_capture_says_why_nothing_can_be_captured(world: World) -> None:
     assert done.returncode == 2 and "nothing can be captured: rank 0" in done.stderr
 
 
+@pytest.mark.soak
+def test_capture(world: World) -> None:
+    """torch takes seconds to be imported."""
+    step = (
+        TORCH_STEP + "\nimport runwatch\nwith runwatch.init():\n    while True:\n        work()\n"
+    )
+    world.start("gpt", step)
+
+    def can() -> bool:
+        return asked(world, "capture", "job/gpt", "-n", "team", "--preflight").returncode == 0
+
+    until(can, 120, "a rank that can be captured")
+    told = well(world, "capture", "job/gpt", "-n", "team", "--duration", "300", "--json")
+    [process] = json.loads(told)["processes"]
+    assert (process["state"], len(process["files"])) == ("done", 1), told
+
+
 def test_status_is_that_of_the_cluster(world: World) -> None:
     done = asked(world, "status", "--json", "-n", "team")
     told = json.loads(done.stdout)
     assert done.returncode == (1 if told["attention"] else 0)
-    assert told["cluster"]["pods"]["watched"] == 1
+    assert told["cluster"]["pods"]["watched"] == len(world.programs)
 
 
 # ── open ──────────────────────────────────────────────────────────────────────────────────────
