@@ -19,15 +19,15 @@ from tests.integration.webhook.site import Site, is_watched
 Thing = dict[str, Any]
 
 
-def at_once(site: Site, count: int, name: str) -> list[Thing]:
+def at_once(site: Site, count: int, name: str, people: int = 64) -> list[Thing]:
     """All pods of a JobSet, as if its controllers were infinitely quick."""
     cluster = site.cluster
     stored = cluster.create(objects.job_set(name, jobs=4, count=count // 4), "team")
     jobs = [cluster.create(owned(each, stored), "team") for each in children(stored)]
     pods = [owned(pod, job) for job in jobs for pod in children(job)]
     assert len(pods) == count
-    with ThreadPoolExecutor(64) as people:
-        return list(people.map(lambda pod: cluster.create(pod, "team"), pods))
+    with ThreadPoolExecutor(people) as waiting:
+        return list(waiting.map(lambda pod: cluster.create(pod, "team"), pods))
 
 
 def all_are_injected(site: Site, count: int) -> None:
@@ -66,22 +66,31 @@ def test_a_thousand_pods_at_once_are_all_watched(site: Site) -> None:
     all_are_injected(site, 1000)
 
 
+def told_otherwise(site: Site) -> int:
+    """So many pods started unwatched because of a failure or with a warning that says so."""
+    answers = [(each.failure, each.answer or {"response": {}}) for each in site.cluster.reviews]
+    return sum(bool(failure or answer["response"].get("warnings")) for failure, answer in answers)
+
+
+@pytest.mark.soak
+def test_a_thousand_pods_in_one_moment(site: Site) -> None:
+    """As many connections: what is late is left alone and told, and nothing is half done."""
+    site.start().ready()
+    pods = at_once(site, 1000, "moment", people=1000)
+    found = Counter(map(is_watched, pods))
+    assert found.total() == 1000 and found[False] == told_otherwise(site)
+    assert is_watched(played(site.cluster, objects.job("then", count=1), "team")[0])
+
+
 def test_a_crowd_before_an_api_server_that_answers_late(site: Site) -> None:
     """Each pod is watched, or starts unwatched and is told; none is half watched, none refused."""
     site.start().ready()
     site.cluster.faults.slow("GET", "/jobsets/", 30, times=1)
     pods = at_once(site, 100, "late")
     found = Counter(map(is_watched, pods))
-    told = [
-        bool(each.failure) or bool((each.answer or {})["response"].get("warnings"))
-        for each in site.cluster.reviews
-    ]
-    assert found.total() == 100 and found[False] == sum(told) > 0
+    assert found.total() == 100 and found[False] == told_otherwise(site) > 0
     site.cluster.faults.clear()
-    assert [is_watched(pod) for pod in played(site.cluster, objects.job("then"), "team")] == [
-        True,
-        True,
-    ]
+    assert is_watched(played(site.cluster, objects.job("then", count=1), "team")[0])
 
 
 def post(site: Site, body: bytes, path: str = "/mutate", method: str = "POST") -> tuple[int, bytes]:
