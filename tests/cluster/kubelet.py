@@ -33,7 +33,7 @@ PRESSURE: Final = (
     "The node was low on resource: memory. Threshold quantity: 100Mi, available: 61Mi. Container "
     "train was using 8Gi, request is 0, has larger consumption of memory. "
 )
-NOT_FOUND: Final = "rpc error: code = NotFound desc = failed to pull and unpack image: not found"
+PULL_FAILED: Final = "rpc error: code = NotFound desc = failed to pull and unpack image: not found"
 SILENT: Final = "Kubelet stopped posting node status."
 
 

@@ -26,16 +26,24 @@ from runwatch.k8s.operator.telling import KIND, Telling
 from runwatch.record import Event, JournalId, RunId, RunScope, Series
 from runwatch.record.life import RunEnd, RunStart
 from runwatch.testing import BatchWriter, origin, read_stories, until
+from tests.cluster.chart import rendered
 from tests.cluster.kubelet import Kubelet, Thing, Time, pod_named, watched
 from tests.cluster.server import Cluster
 from tests.tokens import remember, urlopen
 
+NEEDED = (
+    "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role",
+    "RoleBinding",
+)  # fmt: skip
+"""Of the chart: the kinds, and the rights that the operator has."""
 SECOND = 1_000_000_000
 TEAM = "team"
 
 
 class Site:
-    """`time` is the cluster's: it begins a quarter of an hour ago, and a test moves it."""
+    """`time` is the cluster's: it begins a quarter of an hour ago, and a test moves it.
+
+    The API server is asked with the rights that the chart gives the operator."""
 
     def __init__(self, root: Path, cluster: Cluster, head: Head, at: Listening, clock: Time):
         self.root, self.cluster, self.head, self.at, self.time = root, cluster, head, at, clock
@@ -235,8 +243,10 @@ def running(root: Path) -> Iterator[Site]:
     clock = Time(int(time.time()) - 900)
     (root / "head").mkdir()
     with (
-        Cluster(root / "cluster", enforced=False, clock=clock) as cluster,
+        Cluster(root / "cluster", clock=clock) as cluster,
         running_head(root / "head") as (head, at),
     ):
-        cluster.namespace(TEAM)
+        for namespace in (TEAM, "runwatch"):
+            cluster.namespace(namespace)
+        cluster.apply(thing for thing in rendered() if thing["kind"] in NEEDED)
         yield Site(root, cluster, head, at, clock)

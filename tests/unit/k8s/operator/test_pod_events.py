@@ -9,7 +9,7 @@ import pytest
 from runwatch.k8s.operator.pod_events import ready_of, told_of_event, told_of_node
 from runwatch.k8s.operator.pods import about
 from tests.cluster.kubelet import (
-    NOT_FOUND,
+    PULL_FAILED,
     SILENT,
     UNSCHEDULABLE,
     Played,
@@ -21,7 +21,7 @@ from tests.cluster.kubelet import (
 
 TIME = Time()
 POD = Played(pod_named("llama-0"), TIME).thing
-PULL = f'Failed to pull image "x": {NOT_FOUND}'
+PULL = f'Failed to pull image "x": {PULL_FAILED}'
 
 
 @pytest.mark.parametrize(
