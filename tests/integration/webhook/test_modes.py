@@ -159,10 +159,9 @@ def test_with_a_certificate_of_somebody_else(tmp_path: Path) -> None:
     with Cluster(tmp_path / "cluster") as cluster:
         site = Site(tmp_path, cluster, {"webhook": {"certificate": own}})
         cluster.namespace("team", WATCH)
-        files = {"RUNWATCH_WEBHOOK_CERTIFICATE": str(tmp_path / "tls.crt")}
-        files |= {"RUNWATCH_WEBHOOK_KEY": str(tmp_path / "tls.key")}
+        files = ["--certificate", str(tmp_path / "tls.crt"), "--key", str(tmp_path / "tls.key")]
         try:
-            site.start(**files).ready()
+            site.start(*files).ready()
             (pod,) = played(cluster, objects.pod("alone"), "team")
             assert is_watched(pod)
             assert not [each for each in cluster.asked if "secrets" in each.path]

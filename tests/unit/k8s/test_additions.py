@@ -64,14 +64,15 @@ def test_the_token_is_a_reference_and_may_be_missing() -> None:
     ],
 )
 def test_as_whom_programs_run(whole: int | None, each: list[int | None], found: set[int]) -> None:
+    def security(user: int | None) -> Thing:
+        return {} if user is None else {"runAsUser": user}
+
     containers = [
-        objects.container(
-            f"c{n}", **({} if user is None else {"securityContext": {"runAsUser": user}})
-        )
-        for n, user in enumerate(each)
+        objects.container(f"c{number}", securityContext=security(user))
+        for number, user in enumerate(each)
     ]
-    security = {} if whole is None else {"runAsUser": whole}
-    assert users(objects.pod(spec=objects.pod_spec(*containers, securityContext=security))) == found
+    spec = objects.pod_spec(*containers, securityContext=security(whole))
+    assert users(objects.pod(spec=spec)) == found
 
 
 def test_a_volume_that_is_ours_already_is_used() -> None:
