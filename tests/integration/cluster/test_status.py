@@ -159,7 +159,7 @@ LEFT: dict[str, Left] = {
     "Pod kube-system/system": Left(
         "exempt", "namespace kube-system is exempt from the webhook", "take the label away"
     ),
-    "Node gpu-1": Left("spared", "it is a static pod of its node", "take the label away"),
+    "Pod plain/etcd-gpu-1": Left("spared", "it is a static pod of its node", "take the label away"),
     "Job team/nowhere": Left("no_agent", "node cpu-1 has no agent: its records stay there", ""),
     "Job team/mute": Left(
         "no_run", "it runs, and no head has a run of it", 'runwatch.dev/exec: "true"'
@@ -190,8 +190,11 @@ def _left_out(estate: Estate) -> None:
     estate.job("exempt", "spared")
     cluster.create(objects.pod("system", labels=YES), "kube-system")
     estate.runs("kube-system", "system")
-    cluster.create(_static("etcd-gpu-1", cluster.get("node", "gpu-1", "")), "team")
-    estate.runs("team", "etcd-gpu-1")
+    node = cluster.get("node", "gpu-1", "")
+    cluster.create(_static("etcd-gpu-1", node, YES), "plain")
+    estate.runs("plain", "etcd-gpu-1")
+    cluster.create(_static("proxy-gpu-1", node, {}), "team")
+    estate.runs("team", "proxy-gpu-1")
     estate.job("nowhere", "team", "cpu-1")
     estate.job("mute", "team")
     env = {"RUNWATCH_HEAD": "http://elsewhere:8090"}
@@ -206,8 +209,8 @@ def _applied(name: str, backoff: int, **labels: str) -> Thing:
     return job
 
 
-def _static(name: str, node: Thing) -> Thing:
-    pod = objects.pod(name, notes={"kubernetes.io/config.mirror": "0" * 32})
+def _static(name: str, node: Thing, labels: dict[str, str]) -> Thing:
+    pod = objects.pod(name, labels=labels, notes={"kubernetes.io/config.mirror": "0" * 32})
     owner = {"apiVersion": "v1", "kind": "Node", "controller": True}
     pod["metadata"]["ownerReferences"] = [
         {**owner, "name": node["metadata"]["name"], "uid": node["metadata"]["uid"]}
@@ -288,7 +291,7 @@ def test_nothing_else_is_left_out(told: Thing) -> None:
     assert {each["workload"] for each in pods["not_watched"]} == LEFT.keys()
     counted = {each["pod"] for each in pods["not_watched"]}
     assert len(counted) == len(LEFT) + 2  # down and web have two pods each
-    assert pods["refused_by_label"] == 2
+    assert (pods["refused_by_label"], pods["spared"]) == (2, 1)  # proxy-gpu-1: its namespace is
     # good 2, named, original, host-network, told, fresh, pending
     assert pods["watched"] == 8
 
@@ -360,14 +363,16 @@ def test_who_may_see_pods_alone_is_not_told_what_only_labels_say(estate: Estate)
     assert (cluster["release"], cluster["head"]["ready"]) == ({"parts": {}, "releases": []}, None)
     assert "nodes is forbidden" in cluster["nodes"]["refused"]
     pods = cluster["pods"]
-    # Who knows what of these was to be watched: early, down (2), web (2), etcd, no-thanks, refused?
+    # Was it to be watched?  early, down (2), web (2), proxy, no-thanks, refused
     assert (pods["not_watched"], pods["unknown"], told["attention"]) == ([], 8, [])
     watched = "good (2), host-network, told, fresh, pending, mute, nowhere, other-head"
     assert pods["watched"] == len(watched.split(", ")) + 1
     config = estate.cluster.kubeconfig_of("team", "somebody")
     said = " ".join(asked_of(config, "--namespace", "team", page=True).stdout.split())
     assert "8 more pods may be asked to be watched: not looked at: namespaces is forbidden" in said
-    assert "✔ head not looked at: statefulsets.apps is forbidden" in said
+    assert told["unread"] == ["release", "head", "webhook", "operator", "nodes", "pods"]
+    assert said.endswith("looked at: release, head, webhook, operator, nodes, pods.")
+    assert "? head not looked at: statefulsets.apps is forbidden" in said
     assert "not part of this release" not in said and "not installed" not in said
 
 
@@ -383,7 +388,6 @@ def test_who_may_see_a_namespace_is_told_of_its_pods(estate: Estate) -> None:
         "Job team/early": "not_injected",  # when the webhook came is not theirs to see
         "Job team/down": "not_injected",
         "Deployment team/web": "not_injected",
-        "Pod team/etcd-gpu-1": "spared",
         "Job team/mute": "no_run",
         "Job team/nowhere": "no_run",  # nor where agents are, nor which head is the release's
         "Job team/other-head": "no_run",

@@ -78,7 +78,8 @@ def _of_cluster(arguments: argparse.Namespace) -> int:
     well = not any(section.problems for section in sections)
     if arguments.json:
         facts = {section.name: section.facts for section in sections}
-        print(json.dumps(_answer(sections, {"cluster": facts}), indent=2))
+        unread = [section.name for section in sections if section.is_unread]
+        print(json.dumps(_answer(sections, {"cluster": facts, "unread": unread}), indent=2))
     else:
         print(picture(f"in {cluster.words(arguments.context, arguments.namespace)}", sections))
     return 0 if well else NEEDS_ATTENTION

@@ -38,12 +38,18 @@ def picture(
         lines += _rows(section, width, paint)
     wrong = sum(len(section.problems) for section in sections)
     needs = f"{wrong} {'thing needs' if wrong == 1 else 'things need'} attention."
+    unread = [TITLES[section.name] for section in sections if section.is_unread]
     last = paint(needs, _BOLD, _YELLOW) if wrong else paint("All is well.", _GREEN)
+    if unread:
+        last = f"{needs} " if wrong else ""
+        last = paint(f"{last}Not all could be looked at: {', '.join(unread)}.", _BOLD, _YELLOW)
     return "\n".join([*lines, "", last])
 
 
 def _rows(section: Section, width: int, paint: Paint) -> Iterator[str]:
-    mark = paint("▲", _BOLD, _YELLOW) if section.problems else paint("✔", _GREEN)
+    mark = paint("?", _BOLD, _YELLOW) if section.is_unread else paint("✔", _GREEN)
+    if section.problems:
+        mark = paint("▲", _BOLD, _YELLOW)
     title = TITLES[section.name]
     begin = f"{mark} {paint(title, _BOLD)}{' ' * (9 - len(title))}"
     for sign, colour, words in _sentences(section):

@@ -27,6 +27,8 @@ class Section:
     facts: Mapping[str, Any]
     lines: Sequence[str]
     problems: Sequence[Problem] = ()
+    is_unread: bool = False
+    """Some of it nobody was allowed to look at."""
 
 
 @dataclass(frozen=True, slots=True)

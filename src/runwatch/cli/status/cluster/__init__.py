@@ -1,7 +1,8 @@
 """`runwatch status --cluster`: what is installed, which nodes and pods are left out, and why.
 
-`asking.py` asks by kubectl and makes a `Told`; every other file here makes a section of one, and
-asks nothing.  `told.py` holds what all of them read from objects.
+`asking.py` asks by kubectl and makes a `Told`; the other files make sections of one, and ask
+nothing.  `told.py` holds what all of them read from objects, `wished.py` what labels ask for, and
+`why.py` why a pod is not watched.  What nobody may look at is said; nothing is guessed of it.
 """
 
 from __future__ import annotations

@@ -44,7 +44,11 @@ def release(told: Told) -> Section:
     if not every:
         wrong = [] if refused else [Problem("Runwatch is not installed in this cluster", INSTALL)]
         return Section(
-            "release", {"parts": {}, "releases": []}, list(dict.fromkeys(refused)), wrong
+            "release",
+            {"parts": {}, "releases": []},
+            list(dict.fromkeys(refused)),
+            wrong,
+            is_unread=bool(refused),
         )
     releases = sorted(
         {(namespace(each), str(labels(each).get(INSTANCE_LABEL, ""))) for each in every}
@@ -95,6 +99,7 @@ def operator(told: Told) -> Section:
         {**made.facts, "leader": leader},
         [*made.lines, *lines],
         [*made.problems, *more],
+        is_unread=made.is_unread or "Lease" in told.refused,
     )
 
 
@@ -102,7 +107,8 @@ def replicas(told: Told, component: str, meanwhile: str) -> Section:
     sets = told.ours(PARTS[component], component)
     if not sets:
         line = told.refused.get(PARTS[component], "not part of this release")
-        return Section(component, {"ready": None, "desired": None}, [line])
+        is_unread = PARTS[component] in told.refused
+        return Section(component, {"ready": None, "desired": None}, [line], is_unread=is_unread)
     ready = sum(number(each, "status", "readyReplicas") for each in sets)
     desired = sum(_wanted(each) for each in sets)
     lines = [f"{ready} of {desired} ready ({', '.join(full_name(each) for each in sets)})"]

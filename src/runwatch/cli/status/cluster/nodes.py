@@ -38,7 +38,8 @@ _SECURITY: Final = "pod-security.kubernetes.io/enforce"
 def section(told: Told) -> Section:
     for kind in ("Node", OUR_PODS):
         if kind in told.refused:
-            return Section("nodes", {"refused": told.refused[kind]}, [told.refused[kind]])
+            unread = told.refused[kind]
+            return Section("nodes", {"refused": unread}, [unread], is_unread=True)
     sets = told.ours("DaemonSet", "agent")
     agents = _agents(told)
     left_out: dict[tuple[str, str], list[str]] = defaultdict(list)

@@ -46,14 +46,15 @@ def section(told: Told) -> Section:
     lines, problems = list(served.lines), list(served.problems)
     facts = {**served.facts, "configured": None, "ca_expires_ns": None, "failure_policy": None}
     if CONFIGURATION in told.refused:
-        return Section("webhook", facts, [*lines, told.refused[CONFIGURATION]], problems)
+        lines.append(told.refused[CONFIGURATION])
+        return Section("webhook", facts, lines, problems, is_unread=True)
     found = configurations(told)
     facts["configured"] = bool(found)
     if not found:
         if wanted:
             todo = "`helm upgrade` the release; the API server asks nobody about new pods now"
             problems.append(Problem("the API server has no webhook configuration of ours", todo))
-        return Section("webhook", facts, lines, problems)
+        return Section("webhook", facts, lines, problems, is_unread=served.is_unread)
     if not wanted and not told.refused.get("Deployment"):
         what = f"the API server asks a webhook that is not there ({name(found[0])})"
         todo = f"`kubectl delete {CONFIGURATION.lower()} {name(found[0])}`, or install the release"
