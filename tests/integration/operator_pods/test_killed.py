@@ -156,15 +156,35 @@ def test_who_begins_again_tells_nothing_again(site: Site, tmp_path: Path) -> Non
     assert whats(site, run) == WHOLE
 
 
-def test_two_that_saw_the_same_told_the_same(site: Site, tmp_path: Path, told: Operator) -> None:
-    run = site.name("two")
+def test_another_operator_does_not_tell_what_the_head_knows(
+    site: Site, tmp_path: Path, told: Operator
+) -> None:
+    """It is a pod of its own, and its disk is empty."""
+    run = site.name("rollout")
     *_, pod = lives(site, run)
     told.looks(pod)
-    other = replace(site.settings, dir=tmp_path)
-    with operator(site, other) as second:
-        second.looks(pod)
     site.settled()
-    site.settled(other)
+    with operator(site, replace(site.settings, dir=tmp_path)) as second:
+        second.looks(pod)
+        assert second.telling.told == 0
+        site.kubelet.does(pod, "deleted")
+        second.looks(pod)
+        assert second.telling.told == 1
+    assert whats(site, run) == sorted([*WHOLE, "deleted"])
+
+
+def test_two_that_saw_the_same_told_the_same(site: Site, tmp_path: Path, token: Path) -> None:
+    """Each before the head had it of the other."""
+    run = site.name("two")
+    *_, pod = lives(site, run)
+    both = [replace(site.settings, dir=tmp_path / each) for each in ("one", "two")]
+    for settings in both:
+        with operator(site, replace(settings, ingest_token_file=token)) as told:
+            told.looks(pod)
+            assert told.telling.told == 5
+    for settings in both:
+        with operator(site, settings):
+            site.settled(settings)
     rows = site.told(run)
     assert len(rows) == 10 and len(set(rows)) == 5
     seen = site.run(run)

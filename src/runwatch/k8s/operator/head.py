@@ -19,6 +19,7 @@ from runwatch.k8s.operator.settings import OperatorSettings
 
 CONNECTIONS: Final = 16
 RUNS_AT_ONCE: Final = 200
+EVENTS_AT_ONCE: Final = 10_000
 FILE_SECONDS: Final = 600.0
 _PIECE: Final = 1 << 20
 
@@ -79,6 +80,12 @@ class Head:
     async def incidents(self, run: str) -> list[Mapping[str, Any]]:
         """The newest first."""
         return _objects(await self._ask("GET", f"/runs/{_safe(run)}/incidents"), "incidents")
+
+    async def events(self, run: str, kind: str) -> list[Mapping[str, Any]]:
+        """The newest first, as many as the head tells at once."""
+        path, most = f"/runs/{_safe(run)}/events", str(EVENTS_AT_ONCE)
+        told = await self._ask("GET", path, kind=kind, limit=most, newest_first="true")
+        return _objects(told, "events")
 
     # ── captures and profiles ─────────────────────────────────────────────────────────────────
 

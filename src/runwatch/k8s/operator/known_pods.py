@@ -18,6 +18,7 @@ from runwatch.record.pods import PodTold, What
 KIND: Final = Kind("v1", "pods", "Pod")
 MOST_EARLY: Final = 4_096
 """Pods of which an Event is known and nothing else."""
+MOST_BEFORE: Final = 20_000
 MOST_SENTENCES: Final = 16
 """About one thing of one pod: some have a number or a digest in them that changes."""
 MOST_OTHERS: Final = 500
@@ -68,6 +69,8 @@ class KnownPods:
         """By uid."""
         self._places: dict[Ref, str] = {}
         self._told: defaultdict[str, set[tuple[RunId, Key]]] = defaultdict(set)
+        self._told_before: OrderedDict[str, set[tuple[RunId, Key]]] = OrderedDict()
+        """Of pods that are not known yet; most of them are gone."""
         self._early: OrderedDict[str, dict[Key, Told]] = OrderedDict()
 
     def __iter__(self) -> Iterator[KnownPod]:
@@ -83,12 +86,22 @@ class KnownPods:
     # ── what comes ────────────────────────────────────────────────────────────────────────────
 
     def recall(self, run: RunId, told: Told, now_ns: int) -> None:
-        """An earlier operator told it."""
+        """An earlier operator told it, and this one answers for the pod."""
         about = replace(pods.NOBODY, **_who(told.what))
         self._told[about.uid].add((run, told.key))
         pod = self._known(about, now_ns)
         pod.runs.setdefault(run, "")
         pod.is_over = pod.is_over or told.what.what in ("ended", "deleted")
+
+    def heard(self, run: RunId, told: Told) -> None:
+        """The head knows it already."""
+        uid = told.what.uid
+        if uid in self._pods:
+            self._told[uid].add((run, told.key))
+            return
+        self._told_before.setdefault(uid, set()).add((run, told.key))
+        while len(self._told_before) > MOST_BEFORE:
+            self._told_before.popitem(last=False)
 
     def seen(self, thing: Thing, now_ns: int) -> KnownPod | None:
         """None: nobody watches it."""
@@ -106,6 +119,7 @@ class KnownPods:
 
     def _known(self, about: PodTold, now_ns: int) -> KnownPod:
         self._places[ref_of(about)] = about.uid
+        self._told[about.uid] |= self._told_before.pop(about.uid, set())
         return self._pods.setdefault(about.uid, KnownPod(about, now_ns, now_ns))
 
     def keep(self, told: Told) -> None:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from runwatch.clock import Clock, system_clock
 from runwatch.k8s.operator.head import Head
-from runwatch.kube import Thing, text
+from runwatch.k8s.operator.pods import Told
+from runwatch.kube import Thing, part, text
 from runwatch.record import RunId
+from runwatch.record.pods import PodTold
 
 REMEMBERED: Final = 4_096
 """Workloads."""
@@ -70,8 +72,17 @@ class _Workload:
 class PodRuns:
     """All pods of a workload share a look, which is good for `seconds`."""
 
-    def __init__(self, head: Head, seconds: float, *, clock: Clock = system_clock) -> None:
-        self._head, self._clock = head, clock
+    def __init__(
+        self,
+        head: Head,
+        seconds: float,
+        *,
+        on_told: Callable[[RunId, Told], None] = lambda run, told: None,
+        clock: Clock = system_clock,
+    ) -> None:
+        """`on_told` is given what the head has of a run's pods, once and before the run is named:
+        other operators told it, whose journals are elsewhere."""
+        self._head, self._clock, self._on_told = head, clock, on_told
         self._good_ns = int(seconds * 1e9)
         self._workloads: OrderedDict[str, _Workload] = OrderedDict()
 
@@ -100,10 +111,16 @@ class PodRuns:
         known, found = {run.id: run for run in before}, []
         for run in await self._head.runs(uid):
             each = known.get(RunId(text(run, "run")))
+            if each is None:
+                await self._hear(RunId(text(run, "run")))
             if each is None or each.is_old(run, now_ns):
                 each = _Run(run, await self._head.processes(text(run, "run")), now_ns)
             found.append(each)
         return found
+
+    async def _hear(self, run: RunId) -> None:
+        for event in await self._head.events(run, PodTold.KIND):
+            self._on_told(run, Told(_number(event, "time_ns"), PodTold.of(part(event, "body"))))
 
 
 def _number(thing: Mapping[str, Any], name: str) -> int:

@@ -44,8 +44,8 @@ class Telling:
     ) -> None:
         self._api, self._settings, self._clock = api, settings, clock
         self._journal = OwnJournal(settings, clock=clock)
-        self._runs = PodRuns(head, settings.runs_seconds, clock=clock)
         self._pods = KnownPods()
+        self._runs = PodRuns(head, settings.runs_seconds, on_told=self._pods.heard, clock=clock)
         self._nodes: dict[str, Ready] = {}
         self._minding: asyncio.Task[None] | None = None
         self.told = 0
