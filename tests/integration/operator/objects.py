@@ -39,6 +39,19 @@ def told_of(workload: Thing) -> str:
     )
 
 
+def inside(workload: Thing, pod: Thing | None = None) -> dict[str, str]:
+    """What the webhook puts into the environment of its pods."""
+    told = {
+        "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+        "POD_NAMESPACE": workload["metadata"]["namespace"],
+        "RUNWATCH_WORKLOAD": told_of(workload),
+    }
+    if pod is not None:
+        about = pod["metadata"]
+        told |= {"POD_NAME": about["name"], "RUNWATCH_POD_UID": about["uid"]}
+    return told
+
+
 def pod(
     cluster: Cluster,
     name: str,

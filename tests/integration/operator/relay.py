@@ -38,6 +38,9 @@ class Relay:
     def address(self) -> str:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
+    def count(self, method: str, ending: str) -> int:
+        return sum(each.method == method and each.path.endswith(ending) for each in self.heard)
+
     def clear(self) -> None:
         self.done.clear()
         self.is_away, self.losing = False, re.compile("(?!)")

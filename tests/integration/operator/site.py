@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from runwatch.testing import until
 from tests import tokens
@@ -23,8 +25,9 @@ from tests.integration.operator.relay import Relay
 
 RUN: Final = "llama"
 WORLD: Final = 2
-DEADLINE: Final = 90.0
+DEADLINE: Final = 40.0
 Thing = dict[str, Any]
+T = TypeVar("T")
 
 NEEDED: Final = (
     "CustomResourceDefinition",
@@ -70,11 +73,19 @@ class Operator:
             )
 
     def is_leader(self) -> bool:
+        return "runwatch_operator_is_leader 1" in self.metrics()
+
+    def handled(self, line: str) -> int:
+        found = re.search(rf'handled_total{{line="{line}"}} (\d+)', self.metrics())
+        return int(found[1]) if found else 0
+
+    def metrics(self) -> str:
         try:
             with urllib.request.urlopen(self._url("metrics"), timeout=5) as answer:
-                return "runwatch_operator_is_leader 1" in answer.read().decode()
+                text: str = answer.read().decode()
+                return text
         except (urllib.error.URLError, ConnectionError, TimeoutError):
-            return False
+            return ""
 
     def asked(self, path: str) -> int:
         try:
@@ -132,6 +143,8 @@ class Site(processes.Cluster):
             self.api.namespace(namespace)
         self.api.apply(thing for thing in rendered() if thing["kind"] in NEEDED)
         self.account = self.api.account("runwatch", "runwatch-operator")
+        self.head_root.mkdir()
+        (self.head_root / "config.toml").write_text("[head]\nstall_floor_seconds = 2.0\n")
         at = self.start_head()
         self.token_file.touch(mode=0o600)
         self.token_file.write_text(at.token)
@@ -140,22 +153,22 @@ class Site(processes.Cluster):
     def train(self) -> Thing:
         """The workload whose pods the programs are."""
         workload = objects.job(self.api, RUN)
-        pod = {
-            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
-            "POD_NAMESPACE": objects.NAMESPACE,
-            "RUNWATCH_WORKLOAD": objects.told_of(workload),
-        }
         made = [objects.pod(self.api, f"llama-{rank}", workload) for rank in range(WORLD)]
         uids = [each["metadata"]["uid"] for each in made]
+        self.begin(programs.TRAINING, str(self.counts), RUN, *uids, **objects.inside(workload))
+        return workload
+
+    def begin(self, program: str, *words: str, **environment: str) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
-            [sys.executable, "-c", programs.TRAINING, str(self.counts), RUN, *uids],
-            env=self.environment | pod,
+            [sys.executable, "-c", program, *words],
+            env=self.environment | environment,
+            stdin=subprocess.PIPE,
             stdout=self.log,
             stderr=self.log,
             start_new_session=True,  # with those that it forks
         )
         self.programs.append(process)
-        return workload
+        return process
 
     def begin_operator(self, name: str = "operator-a", **environment: str) -> Operator:
         made = Operator(self, name, environment)
@@ -173,11 +186,21 @@ class Site(processes.Cluster):
     def close(self) -> None:
         self.end_operators()
         for process in self.programs:
-            os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if process.stdin is not None:
+                process.stdin.close()
             process.wait(20)
         self.relay.close()
         self.api.__exit__(None, None, None)
         super().close()
+
+    def wait(self, condition: Callable[[], T | None], what: str, seconds: float = DEADLINE) -> T:
+        try:
+            return until(condition, seconds, what)
+        except AssertionError as error:
+            error.add_note(self.words())
+            raise
 
     def words(self) -> str:
         return super().words() + "".join(operator.words() for operator in self.operators)

@@ -5,18 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import subprocess
-import sys
-import urllib.error
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runwatch.testing import until
 from tests.cluster.answers import Refusal
 from tests.integration.operator import objects
+from tests.integration.operator.kubectl import printed
 from tests.integration.operator.site import Site
 
 pytestmark = [pytest.mark.xdist_group("operator"), pytest.mark.timeout(300)]
@@ -91,17 +86,8 @@ def test_a_connection_without_a_field_is_refused(site: Site, missing: str) -> No
 
 
 def test_kubectl_prints_status_and_age(site: Site) -> None:
-    kubectl = shutil.which("kubectl") or shutil.which("kubectl", path=Path(sys.executable).parent)
-    if kubectl is None:
-        pytest.skip("there is no kubectl")
     site.begin_operator()
     objects.connection(site.api, "shown", podName="nobody", storageLocation=str(site.profiles))
     site.ended("mldc", "shown")
-    told = subprocess.run(
-        [kubectl, "get", "mldc", "-n", objects.NAMESPACE],
-        env=os.environ | {"KUBECONFIG": str(site.api.kubeconfig), "HOME": str(site.root)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert re.match(r"NAME +STATUS +AGE\nshown +Failed +\d+s\n$", told.stdout), told
+    told = printed(site, "get", "mldc", "-n", objects.NAMESPACE)
+    assert re.match(r"NAME +STATUS +AGE\nshown +Failed +\d+s\n$", told), told

@@ -24,6 +24,7 @@ from runwatch.kube import Thing, part, parts, path_of, text, written
 
 KIND: Final = Kind(names.API_VERSION, names.RUNS, "Run")
 LONGEST_INCIDENT: Final = 300
+SETTLES_NS: Final = 120 * 1_000_000_000
 _LIVE: Final = ("running",)
 _QUIET: Final = ("step", "goodputPercent", "lastHeard")
 """What changes all the time: for these alone it is written now and then."""
@@ -92,8 +93,13 @@ class Runs:
         for run in runs:
             await self._one(workload, run)
         # A run that has ended may go on in new pods, and a watch tells of those.
-        is_live = not runs or any(text(run, "state") in _LIVE for run in runs)
+        is_live = not runs or any(self._may_change(run) for run in runs)
         return self._settings.runs_seconds if is_live else self._settings.sweep_seconds
+
+    def _may_change(self, run: Mapping[str, Any]) -> bool:
+        """What became of one that has just ended is found out a little later."""
+        quiet_ns = self._clock.wall_ns() - (_number(run, "last_ns") or 0)
+        return text(run, "state") in _LIVE or quiet_ns < SETTLES_NS
 
     def _is_due(self, before_ns: int | None) -> bool:
         if before_ns is None:

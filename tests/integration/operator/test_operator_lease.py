@@ -1,0 +1,61 @@
+"""Two operators: one works, the other takes over."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.operator import objects
+from tests.integration.operator.deeds import Deeds
+from tests.integration.operator.site import RUN, Site
+
+pytestmark = [pytest.mark.xdist_group("operator"), pytest.mark.timeout(300)]
+
+
+def _holder(site: Site) -> str:
+    lease = site.api.find("lease", "runwatch-operator", "runwatch") or {"spec": {}}
+    return str(lease["spec"].get("holderIdentity", ""))
+
+
+def test_one_of_two_works_and_the_other_takes_over_when_it_dies(site: Site) -> None:
+    first = site.begin_operator("operator-a", RUNWATCH_LEASE_SECONDS="5")
+    first.works()
+    second = site.begin_operator("operator-b", RUNWATCH_LEASE_SECONDS="5")
+    site.wait(lambda: second.asked("readyz") == 200, "the second to be ready")
+    # Killed after the head was asked: the second must find what the first began.
+    deeds = Deeds(site, "captures", kill_at=2)
+    deeds.of(first)
+    made = objects.capture(site.api, "shared", RUN)
+    site.wait(lambda: deeds.is_killed, "the first to be killed")
+    assert not second.is_leader()
+    assert site.ended("capture", "shared")["phase"] == "Succeeded"
+    assert second.is_leader() and _holder(site) == "operator-b"
+    site.check_captured_once(f"capture-{made['metadata']['uid']}")
+
+
+def test_told_to_end_it_gives_the_lease_back(site: Site) -> None:
+    first = site.begin_operator("operator-a", RUNWATCH_LEASE_SECONDS="60")
+    first.works()
+    second = site.begin_operator("operator-b", RUNWATCH_LEASE_SECONDS="1")
+    site.wait(lambda: second.asked("readyz") == 200, "the second to be ready")
+    assert first.asked("healthz") == first.asked("readyz") == 200
+    assert first.stop() == 0, first.words()
+    # The first's lease would have been good for a minute.
+    site.wait(second.is_leader, "the second to lead", 20)
+    assert second.stop() == 0
+    assert _holder(site) == ""
+
+
+def test_what_it_may_not_read_does_not_end_it(site: Site) -> None:
+    """Without the connections' kind, and limited to a namespace."""
+    definition = site.api.get("crd", "mldiagnosticsconnections.diagon.gke.io")
+    site.api.delete("crd", "mldiagnosticsconnections.diagon.gke.io")
+    try:
+        operator = site.begin_operator(RUNWATCH_NAMESPACES=objects.NAMESPACE)
+        objects.capture(site.api, "inside", "no-such-run")
+        site.ended("capture", "inside")
+        assert operator.process.poll() is None
+    finally:
+        for name in ("uid", "resourceVersion", "creationTimestamp", "generation"):
+            definition["metadata"].pop(name, None)
+        definition.pop("status", None)
+        site.api.create(definition)
