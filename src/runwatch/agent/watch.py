@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from runwatch.agent.cgroup import CGROUPS, MemoryCgroup, memory_cgroup
-from runwatch.capture.process import as_its_user
+from runwatch.capture.process import as_its_user, is_dying
 from runwatch.clock import Clock, system_clock
 from runwatch.identity import SYS_PTRACE, can_be, powers
 from runwatch.journal.liveness import PROC, read_stat
@@ -56,6 +56,12 @@ class _Watched:
     """None if the kernel gave none: then we look into /proc."""
     cgroup: MemoryCgroup | None
     added_ns: int
+    kills: int | None
+    """How many processes of its group memory had ended when we last counted."""
+    has_grown: bool = False
+    """That count was more than the one before."""
+    starves: bool = False
+    """It was dying then: it is the one."""
 
 
 class ProcessWatch:
@@ -72,7 +78,6 @@ class ProcessWatch:
         self._by_pidfd: dict[int, JournalId] = {}
         self._gone: list[Exit] = []
         self._looked_ns = 0
-        self._oom_kills: dict[Path, int | None] = {}
 
     def add(self, origin: Origin) -> None:
         """The next `poll` returns a process that is already dead."""
@@ -93,12 +98,11 @@ class ProcessWatch:
             return
         cgroup = memory_cgroup(origin.pid, proc=self._proc, cgroups=self._cgroups)
         now_ns = self._clock.wall_ns()
-        self._watched[origin.journal] = _Watched(origin, pidfd, cgroup, now_ns)
+        kills = cgroup.oom_kills() if cgroup else None
+        self._watched[origin.journal] = _Watched(origin, pidfd, cgroup, now_ns, kills)
         if pidfd is not None:
             self._by_pidfd[pidfd] = origin.journal
             self._ready.register(pidfd, select.POLLIN)
-        if cgroup is not None:
-            self._oom_kills.setdefault(cgroup.directory, cgroup.oom_kills())
 
     def watched(self) -> Iterator[Origin]:
         """The processes whose end we have not seen."""
@@ -187,8 +191,7 @@ class ProcessWatch:
             self._ready.unregister(each.pidfd)
             del self._by_pidfd[each.pidfd]
             os.close(each.pidfd)
-        if each.cgroup is not None and each.cgroup.held is not None:
-            self._oom_kills.pop(each.cgroup.directory, None)  # another may get this descriptor
+        if each.cgroup is not None:
             each.cgroup.close()
 
     # ── out of memory ─────────────────────────────────────────────────────────────────────────
@@ -198,15 +201,26 @@ class ProcessWatch:
             return None
         if not os.WIFSIGNALED(status) or os.WTERMSIG(status) != signal.SIGKILL:
             return False
-        if each.cgroup is None:
-            return None
-        before = self._oom_kills.get(each.cgroup.directory)
-        return None if before is None or after is None else after > before
+        if each.starves or each.has_grown:
+            return True
+        return None if each.kills is None or after is None else after > each.kills
 
     def _count_oom_kills(self) -> None:
-        """Count at every poll, so that an older kill is not taken for a new one."""
+        """Count at every poll, so that an older kill is not taken for a new one.
+
+        The kernel counts first, and then kills.  With much memory a process takes long to end, and
+        we count in between: so who is dying at that count or the next is the one.
+        """
         groups = {w.cgroup.directory: w.cgroup for w in self._watched.values() if w.cgroup}
-        self._oom_kills = {path: group.oom_kills() for path, group in groups.items()}
+        counts = {path: group.oom_kills() for path, group in groups.items()}
+        for each in self._watched.values():
+            if each.cgroup is None:
+                continue
+            kills, had_grown = counts[each.cgroup.directory], each.has_grown
+            each.has_grown = kills is not None and each.kills is not None and kills > each.kills
+            each.kills = kills
+            if each.has_grown or had_grown:
+                each.starves = each.starves or is_dying(each.origin.pid, proc=self._proc)
 
 
 def exit_status(pidfd: int) -> int | None:

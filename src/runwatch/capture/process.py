@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import signal
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -112,6 +113,16 @@ def read_status(pid: int | str, *, proc: Path = PROC) -> dict[str, str]:
     """/proc/<pid>/status as names and values; empty when it cannot be read."""
     lines = _text(proc / str(pid) / "status").splitlines()
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def is_dying(pid: int, *, proc: Path = PROC) -> bool:
+    """Whether the kernel has begun to end it, or it has ended."""
+    status = read_status(pid, proc=proc)
+    pending = [int(status.get(name) or "0", 16) for name in ("SigPnd", "ShdPnd")]
+    if any(signals >> (signal.SIGKILL - 1) & 1 for signals in pending):
+        return True
+    stat = read_stat(pid, proc=proc)
+    return stat is None or stat.dead or stat.exiting
 
 
 def users(pid: int, *, proc: Path = PROC) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ PROC = Path("/proc")
 ENDED = "ended.json"
 """A file in a journal's folder: an agent saw the writer end, and how."""
 _DEAD_STATES = frozenset("ZXx")
+_EXITING = 0x4
 
 
 class ProcessStat(NamedTuple):
@@ -28,6 +29,12 @@ class ProcessStat(NamedTuple):
     resident_pages: int
     exit_status: int
     """As from wait(2).  Valid for a zombie only, and only if we may inspect the process."""
+    flags: int
+
+    @property
+    def exiting(self) -> bool:
+        """It runs none of its code any more, but may still have its memory."""
+        return bool(self.flags & _EXITING)
 
     @property
     def dead(self) -> bool:
@@ -43,7 +50,7 @@ def read_stat(pid: int, *, proc: Path = PROC) -> ProcessStat | None:
         return None
     # The name in the parentheses may itself hold spaces and parentheses.
     fields = text[text.rindex(b")") + 2 :].split()
-    numbers = (int(fields[i]) for i in (11, 12, 17, 19, 21, 49))
+    numbers = (int(fields[i]) for i in (11, 12, 17, 19, 21, 49, 6))
     return ProcessStat(fields[0].decode(), *numbers)
 
 

@@ -14,9 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from runwatch.agent.cgroup import memory_cgroup
 from runwatch.agent.watch import Exit, ProcessWatch, exit_status
+from runwatch.capture.process import is_dying
 from runwatch.journal.liveness import boot_id, start_ticks
 from runwatch.record import JournalId, Origin
+from runwatch.testing import until
 
 DEADLINE_SECONDS = 30.0
 
@@ -261,3 +264,71 @@ def test_killed_for_want_of_memory(watch: ProcessWatch, small_memory: Path) -> N
     hog.wait()
     assert (killed.signal, killed.oom) == (signal.SIGKILL, False)
     assert (starved.signal, starved.oom) == (signal.SIGKILL, True)
+
+
+class Counted:
+    """A group that real processes are in, as far as `watch` sees, whose count a test writes."""
+
+    def __init__(self, root: Path) -> None:
+        place = memory_cgroup()
+        assert place is not None
+        mount, version = (root / "memory", 1) if place.version == 1 else (root, 2)
+        folder = mount / place.directory.relative_to(place.mount)
+        folder.mkdir(parents=True)
+        (folder / "memory.usage_in_bytes").touch()
+        self._file = folder / ("memory.oom_control" if version == 1 else "memory.events")
+        self.set(0)
+
+    def set(self, kills: int) -> None:
+        self._file.write_text(f"oom_kill {kills}\n")
+
+
+@pytest.fixture
+def counted(tmp_path: Path) -> Counted:
+    if memory_cgroup() is None:
+        pytest.skip("no memory controller")
+    return Counted(tmp_path)
+
+
+DYING = """
+import ctypes, platform
+threading.Thread(target=lambda: (input(), os.kill(os.getpid(), signal.SIGKILL))).start()
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[platform.machine()], 0)
+"""
+"""Its first thread has ended, and what else it has takes its time."""
+
+
+def test_one_that_takes_long_to_die_of_it(tmp_path: Path, counted: Counted) -> None:
+    """The kernel has counted it at a look before, and other looks pass until it has ended."""
+    watch = ProcessWatch(cgroups=tmp_path)
+    slow, beside = Process(DYING, adopted=False), Process(ENDS[6][0], adopted=False)
+    for process in (slow, beside):
+        watch.add(origin_of(process.pid))
+    assert watch.poll(0) == []
+    slow.go_on()
+    until(lambda: is_dying(slow.pid))
+    counted.set(1)
+    for _ in range(3):
+        assert watch.poll(0) == []
+    for process in (slow, beside):
+        process.go_on()
+    by_pid = {gone.origin.pid: gone for gone in wait_for_exits(watch, 2)}
+    for process in (slow, beside):
+        process.wait()
+    watch.close()
+    assert (by_pid[slow.pid].signal, by_pid[slow.pid].oom) == (signal.SIGKILL, True)
+    assert (by_pid[beside.pid].signal, by_pid[beside.pid].oom) == (signal.SIGKILL, False)
+
+
+def test_one_that_is_not_yet_dying_when_it_is_counted(tmp_path: Path, counted: Counted) -> None:
+    """The kernel counts first, and then kills."""
+    watch = ProcessWatch(cgroups=tmp_path)
+    process = Process(ENDS[6][0], adopted=False)
+    watch.add(origin_of(process.pid))
+    counted.set(1)
+    assert watch.poll(0) == []
+    process.go_on()
+    (gone,) = wait_for_exits(watch)
+    process.wait()
+    watch.close()
+    assert (gone.signal, gone.oom) == (signal.SIGKILL, True)
