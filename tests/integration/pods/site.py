@@ -90,9 +90,9 @@ class Site:
         return pod
 
     def holds(self, pod: Pod, job: JobSet, node: Node) -> None:
-        """Wait until the head knows its process, and the node's agent would see it end."""
-        self.process(pod, job, state="running")
+        """Wait until the node's agent would see its process end, and the head knows that one."""
         until(lambda: self.watches(node, pod.main.pid), 60, f"the agent to hold {pod.name}")
+        self.process(pod, job, state="running")
 
     def start_agent(self, node: Node) -> Pod:
         """As the chart says, with nothing left out but its system call filter."""

@@ -12,30 +12,11 @@ import pytest
 from runwatch.testing import until
 from tests.integration.pods.kubelet import Node
 from tests.integration.pods.site import Site
-from tests.integration.pods.workloads import JobSet, ours, unchanged
+from tests.integration.pods.workloads import JobSet, ours
 
 pytestmark = pytest.mark.xdist_group("pods")
 
 MODE: Final = "runwatch.dev/mode"
-
-
-def test_an_unchanged_program_is_watched(site: Site, node: Node) -> None:
-    """Nor does its image have anything of ours."""
-    job = unchanged("plain", "logs")
-    pod = site.started(job, node)
-    told = site.process(pod, job, state="running")
-    assert told["pod"] == pod.pod["metadata"]["name"] and told["pod_namespace"] == "research"
-    assert told["host"] == "plain-workers-0-0" and told["node"] == "gpu-1"
-    assert told["workload"] == "JobSet/plain" and told["workload_uid"] == job.uid
-    assert (told["rank"], told["attempt"], told["pid"]) == (0, 1, 1)
-    pod.main.signal(signal.SIGUSR1)
-    assert pod.finish() == {"trainer": 0}
-    ended = site.process(pod, job, state="completed", exit_code=0)
-    assert ended["signal"] is None and not ended["out_of_memory"]
-    run = site.run(job)
-    assert run is not None and run["name"] == "research/plain"
-    assert run["last_step"] == 4 and run["headline"]["metric"] == "loss"
-    assert run["headline"]["value"] == pytest.approx(1 / 5)
 
 
 ENDS: Final = {
@@ -55,17 +36,6 @@ def test_how_programs_end(site: Site, node: Node) -> None:
         assert pods[end].finish() == {"trainer": code}
         told = site.process(pods[end], jobs[end], exit_code=code, signal=None, state=state)
         assert told["reason"] == words and not told["out_of_memory"]
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("end", ENDS)
-def test_how_an_unchanged_program_ends(site: Site, node: Node, end: str) -> None:
-    code, state, words = ENDS[end]
-    job = unchanged(f"unchanged-{end}", "plain", end)
-    pod = site.started(job, node)
-    pod.main.signal(signal.SIGUSR1)
-    assert pod.finish() == {"trainer": code}
-    assert site.process(pod, job, exit_code=code, state=state)["reason"] == words
 
 
 def test_ranks_are_those_of_the_controller(site: Site, node: Node) -> None:

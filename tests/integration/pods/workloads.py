@@ -120,10 +120,10 @@ class JobSet:
         return copy.deepcopy(dict(done.pod))
 
 
-def unchanged(name: str, program: str, *words: str, **more: Any) -> JobSet:
+def unchanged(name: str, *words: str, **more: Any) -> JobSet:
     """Its program knows nothing of Runwatch, nor does its image."""
     notes = {EXEC: "true", **more.pop("notes", {})}
-    return JobSet(name, ["python", f"{PROGRAMS}/{program}.py", *words], notes=notes, **more)
+    return JobSet(name, ["python", f"{PROGRAMS}/plain.py", *words], notes=notes, **more)
 
 
 def ours(name: str, *words: str, **more: Any) -> JobSet:
