@@ -7,7 +7,7 @@ import itertools
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -192,6 +192,9 @@ class Operator:
 
     def hears_of(self, node: str) -> None:
         self._runner.run(self.telling.node(node))
+
+    def runs(self, deed: Coroutine[Any, Any, None]) -> None:
+        self._runner.run(deed)
 
     def minds(self, seconds: float = 0.3) -> None:
         """What it does by itself."""
