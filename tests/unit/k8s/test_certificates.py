@@ -272,8 +272,10 @@ def laid(place: Path, certificate: bytes, key: bytes) -> None:
             (place / name).symlink_to(f"..data/{name}")
 
 
-def issued(authority: trustme.CA) -> tuple[bytes, bytes]:
-    made = authority.issue_cert(NAME)
+def issued(
+    authority: trustme.CA, sort: trustme.KeyType = trustme.KeyType.ECDSA
+) -> tuple[bytes, bytes]:
+    made = authority.issue_cert(NAME, key_type=sort)
     return made.cert_chain_pems[0].bytes(), made.private_key_pem.bytes()
 
 
@@ -307,6 +309,25 @@ def test_files_that_change_are_served_and_broken_ones_are_not(
     since = len(clean.asked)
     run(deed)
     assert [each.path for each in clean.asked[since:]] == []
+
+
+def test_a_key_of_another_sort_leaves_nothing_of_the_one_before(
+    clean: Cluster, tmp_path: Path
+) -> None:
+    """OpenSSL keeps one certificate for each sort of key, and would go on to show the old one."""
+    authority = trustme.CA()
+    first, second = issued(authority), issued(authority, trustme.KeyType.RSA)
+
+    async def deed() -> None:
+        laid(tmp_path, *first)
+        files = {"certificate": tmp_path / "tls.crt", "key": tmp_path / "tls.key"}
+        async with served(clean, FakeClock(), **files) as (webhook, port):
+            await ready(webhook)
+            laid(tmp_path, *second)
+            await webhook.renew()
+            assert await shown(port) == der(second[0].decode())
+
+    run(deed)
 
 
 def test_it_looks_by_itself(clean: Cluster, tmp_path: Path) -> None:
