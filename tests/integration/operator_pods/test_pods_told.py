@@ -265,6 +265,38 @@ def test_while_the_next_attempt_waits_the_run_says_so(site: Site, told: Operator
     assert site.run(run)["waits"] == ""
 
 
+def test_a_program_that_was_told_to_go_and_ended_well_goes_on_in_the_next_pod(
+    site: Site, told: Operator
+) -> None:
+    run = site.name("spot")
+    it = begun(site, told, run)
+    it.does("preempted")
+    it.does("deleted")
+    it.does("ends")
+    it.removed()
+    site.time.passes(3)
+    pod = site.pod(run)
+    site.kubelet.does(pod, "unschedulable")
+    told.looks(pod)
+    site.settled()
+    assert site.run(run)["state"] == "completed"
+    assert (site.run(run)["waits"]).startswith(f"pod {pod}: waiting for a node")
+
+
+def test_the_next_pod_of_a_workload_whose_run_was_done_is_another_run_s(
+    site: Site, told: Operator
+) -> None:
+    run = site.name("sweep")
+    it = begun(site, told, run)
+    it.does("ends")
+    it.does("over", "Succeeded")
+    told.looks(it.pod)
+    site.settled()
+    before = told.telling.told
+    told.looks(site.pod(run))
+    assert told.telling.told == before
+
+
 def test_a_rank_that_is_missing_is_seen_to_wait(site: Site, told: Operator) -> None:
     run = site.name("wide")
     pods = [site.pod(run, rank) for rank in range(2)]

@@ -26,6 +26,7 @@ MOST_OTHERS: Final = 500
 _WHO: Final = ("pod", "namespace", "uid", "node", "workload", "workload_uid")
 """What a record says of which pod it is; the rest is what happened."""
 
+
 Key = tuple[str, ...]
 
 
@@ -59,6 +60,14 @@ class KnownPod:
             # An Event knows neither workload nor node.
             yield Told(told.time_ns, replace(told.what, **_who(self.about)))
 
+    @property
+    def is_sent_away(self) -> bool:
+        """Before it had ended by itself."""
+        times = {told.what.what: told.time_ns for told in self.all()}
+        deleted_ns, over_ns = times.get("deleted"), times.get("ended")
+        is_cleared_away = deleted_ns is None or over_ns is not None and over_ns <= deleted_ns
+        return "evicted" in times or "preempted" in times or not is_cleared_away
+
     def first_ns(self, what: What) -> int | None:
         return next((told.time_ns for told in self.status if told.what.what == what), None)
 
@@ -82,6 +91,10 @@ class KnownPods:
     def at(self, ref: Ref) -> KnownPod | None:
         """The one that has the name now, or had it last."""
         return self._pods.get(self._places.get(ref, ""))
+
+    def is_sent_away(self, workload: str) -> bool:
+        """Whether one of its pods was."""
+        return any(pod.is_sent_away for pod in self if pod.about.workload_uid == workload)
 
     # ── what comes ────────────────────────────────────────────────────────────────────────────
 

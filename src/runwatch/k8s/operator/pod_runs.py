@@ -1,7 +1,8 @@
 """Which run a pod is of: the one that its processes name to the head.
 
 A pod in which nothing runs yet is of its workload's run, if there is one and it wants a pod: a rank
-is missing, or what was there has ended.  If the workload has several runs nobody can say which.
+is missing, or the pod was made after the run began, and the run was not done by itself.  If the
+workload has several runs nobody can say which.
 """
 
 from __future__ import annotations
@@ -48,11 +49,12 @@ class _Run:
         self._is_short = len(ranks) < world
         self._began_ns = min((_number(each, "started_ns") for each in processes), default=0)
 
-    def wants(self, created_ns: int) -> bool:
-        """Whether a pod that was made then may be for this run."""
-        if text(self.run, "state") == "completed" or self._is_empty:
+    def wants(self, created_ns: int, is_sent_away: Callable[[], bool]) -> bool:
+        """Whether a pod that was made then may be for this run.  A program that is told to go may
+        end well, and goes on in another pod."""
+        if self._is_empty or not (self._is_short or created_ns > self._began_ns):
             return False
-        return self._is_short or created_ns > self._began_ns
+        return text(self.run, "state") != "completed" or is_sent_away()
 
     def is_old(self, run: Thing, now_ns: int) -> bool:
         """`run`: as it is by now."""
@@ -86,12 +88,19 @@ class PodRuns:
         self._good_ns = int(seconds * 1e9)
         self._workloads: OrderedDict[str, _Workload] = OrderedDict()
 
-    async def of(self, workload: str, pod: str, created_ns: int) -> Found:
-        """Of the pod with this uid.  Raises HeadError."""
+    async def of(
+        self,
+        workload: str,
+        pod: str,
+        created_ns: int,
+        is_sent_away: Callable[[], bool] = lambda: False,
+    ) -> Found:
+        """Of the pod with this uid.  `is_sent_away`: whether a pod of the workload was, and had not
+        ended.  Raises HeadError."""
         runs = await self._look(workload)
         if mine := {run.id: run.name for run in runs if pod in run.pods}:
             return Found(mine, True)
-        if len(runs) == 1 and runs[0].wants(created_ns):
+        if len(runs) == 1 and runs[0].wants(created_ns, is_sent_away):
             return Found({runs[0].id: runs[0].name}, False)
         return Found({}, False)
 

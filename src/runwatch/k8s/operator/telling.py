@@ -160,7 +160,12 @@ class Telling:
         if not pod.is_sure or any(self._pods.news(pod)):
             made_ns = pod.first_ns("created") or 0
             try:
-                found = await self._runs.of(pod.about.workload_uid, pod.about.uid, made_ns)
+                found = await self._runs.of(
+                    pod.about.workload_uid,
+                    pod.about.uid,
+                    made_ns,
+                    lambda: self._pods.is_sent_away(pod.about.workload_uid),
+                )
             except HeadError:
                 self._write(pod)
                 if not pod.is_sure:
