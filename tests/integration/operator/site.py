@@ -73,7 +73,7 @@ class Operator:
             )
 
     def is_leader(self) -> bool:
-        return "runwatch_operator_is_leader 1" in self.metrics()
+        return "\nrunwatch_operator_is_leader 1\n" in self.metrics()
 
     def handled(self, line: str) -> int:
         found = re.search(rf'handled_total{{line="{line}"}} (\d+)', self.metrics())

@@ -54,7 +54,7 @@ async def answering(
 
 def _metrics(lease: Lease, lines: Lines) -> Iterator[str]:
     name = "runwatch_operator_is_leader"
-    yield f"# HELP {name} 1: this operator works; 0: it waits for its turn."
+    yield f"# HELP {name} Whether this operator works (1) or waits for its turn (0)."
     yield f"# TYPE {name} gauge"
     yield f"{name} {int(lease.is_held)}"
     for what, kind, meaning in _NUMBERS:

@@ -26,7 +26,7 @@ RELEASE_SECONDS: Final = 5.0
 def run(settings: OperatorSettings, access: Access) -> int:
     """Until SIGTERM or SIGINT."""
     # kopf tells of each of its own tries; what it does not get over it raises.
-    logging.getLogger("kopf").setLevel(logging.ERROR)
+    logging.getLogger("kopf").setLevel(logging.CRITICAL)
     asyncio.run(_run(settings, access))
     return 0
 
