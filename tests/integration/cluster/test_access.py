@@ -10,6 +10,8 @@ import pytest
 from runwatch.k8s.api import Access, Api, ApiError
 from tests.cluster.server import Cluster
 
+pytestmark = pytest.mark.xdist_group("cluster_access")
+
 Thing = dict[str, Any]
 RBAC = "rbac.authorization.k8s.io/v1"
 

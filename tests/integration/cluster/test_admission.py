@@ -16,6 +16,8 @@ from aiohttp import web
 
 from tests.cluster.server import Answer, Cluster
 
+pytestmark = pytest.mark.xdist_group("cluster_admission")
+
 Thing = dict[str, Any]
 Answers = Callable[[Thing], Thing | int]
 PODS = "/api/v1/namespaces/hooked/pods"

@@ -14,6 +14,8 @@ import pytest
 from runwatch.testing import until
 from tests.cluster.server import Answer, Cluster
 
+pytestmark = pytest.mark.xdist_group("cluster_conventions")
+
 Thing = dict[str, Any]
 
 PODS = "/api/v1/namespaces/default/pods"

@@ -17,6 +17,8 @@ import pytest
 from runwatch.testing import until
 from tests.cluster.server import Cluster
 
+pytestmark = pytest.mark.xdist_group("cluster_kopf")
+
 Thing = dict[str, Any]
 
 

@@ -17,6 +17,8 @@ from runwatch.testing import until
 from tests.cluster.server import Cluster
 from tests.integration.cluster.conftest import Kubectl
 
+pytestmark = pytest.mark.xdist_group("cluster_kubectl")
+
 Thing = dict[str, Any]
 
 MANIFEST = """

@@ -27,6 +27,8 @@ from tests.integration.cluster.estate import WATCH, Estate
 from tests.integration.processes import Cluster as Nodes
 from tests.integration.processes import end
 
+pytestmark = pytest.mark.xdist_group("kubectl_runwatch")
+
 Thing = dict[str, Any]
 HEAD: Final = "runwatch-head"
 PORT: Final = 8090
@@ -122,7 +124,12 @@ def _begin(world: World) -> None:
     nodes.start_agent()
     cluster.ports[NAMESPACE, f"{HEAD}-0"] = {PORT: ("127.0.0.1", nodes.http_port)}
     world.pod = world.start("llama", PROGRAM)
-    until(lambda: json.loads(asked(world, "runs", "--json").stdout)["runs"], 60, nodes.words())
+    until(lambda: _has_run(world), 60, "the program's run")
+
+
+def _has_run(world: World) -> bool:
+    assert world.programs[0].poll() is None, world.nodes.words()
+    return bool(json.loads(asked(world, "runs", "--json").stdout)["runs"])
 
 
 Said = subprocess.CompletedProcess[str]

@@ -21,6 +21,8 @@ from tests.cluster.controllers import children, owned, played
 from tests.cluster.kubelet import Kubelet
 from tests.integration.cluster.estate import WATCH, Estate
 
+pytestmark = pytest.mark.xdist_group("cluster_status")
+
 Thing = dict[str, Any]
 YES = {WATCH: "true"}
 
@@ -329,8 +331,8 @@ def test_one_namespace_may_be_asked_for_alone(estate: Estate) -> None:
 # ── rights ────────────────────────────────────────────────────────────────────────────────────
 
 
-def member(estate: Estate, name: str, *rules: tuple[str, str]) -> Path:
-    """Of a team, who may list these (groups and kinds, with commas) in its namespace alone."""
+def member(estate: Estate, name: str, *rules: tuple[str, str], namespace: str = "team") -> Path:
+    """Of a team, who may list these (groups and kinds, with commas) in this namespace alone."""
     config = estate.cluster.kubeconfig_of("team", name)
     rbac = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": name}}
     given = [
@@ -344,7 +346,7 @@ def member(estate: Estate, name: str, *rules: tuple[str, str]) -> Path:
             {**rbac, "kind": "Role", "rules": given},
             {**rbac, "kind": "RoleBinding", "roleRef": to, "subjects": [subject]},
         ],
-        "team",
+        namespace,
     )
     return config
 
@@ -395,3 +397,13 @@ def test_who_may_see_a_namespace_is_told_of_its_pods(estate: Estate) -> None:
     assert pods["unknown"] == 0
     said = {each["workload"]: each["what"] for each in pods["not_watched"]}
     assert said["Job team/nowhere"].endswith("or its records do not reach this cluster's head")
+
+
+def test_who_may_see_the_release_where_it_usually_is_is_told_of_it(estate: Estate) -> None:
+    rights = (("", "pods"), ("apps", "statefulsets,deployments,daemonsets"))
+    member(estate, "keeper", ("", "pods"))
+    config = member(estate, "keeper", *rights, namespace="runwatch")
+    cluster = status(config, "--namespace", "team")["cluster"]
+    assert cluster["release"]["releases"] == [{"namespace": "runwatch", "name": "runwatch"}]
+    assert (cluster["head"]["ready"], cluster["webhook"]["ready"]) == (1, 2)
+    assert "refused" in cluster["nodes"]

@@ -16,6 +16,8 @@ import pytest
 from runwatch.testing import until
 from tests.cluster.server import HOST, Cluster
 
+pytestmark = pytest.mark.xdist_group("cluster_watches")
+
 Thing = dict[str, Any]
 Event = tuple[str, Thing]
 
