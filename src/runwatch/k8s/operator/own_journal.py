@@ -25,6 +25,7 @@ from runwatch.journal.writer import JournalWriter
 from runwatch.k8s.operator.pods import Told
 from runwatch.k8s.operator.settings import OperatorSettings
 from runwatch.record import START, Origin, RunId, RunScope
+from runwatch.record.checks import LATEST_NS
 from runwatch.record.pods import PodTold
 from runwatch.ship.client import Shipper, ShipSettings
 from runwatch.ship.finding import find
@@ -118,6 +119,8 @@ class OwnJournal:
         """False: the disk is full; later."""
         writer = self._writer
         assert writer is not None, "it tells between `open` and `close`"
+        if not 0 < told.time_ns <= LATEST_NS:  # a time that nobody knew is written as the year 1
+            return True
         # It takes no part in the run that it tells of.
         scope = RunScope(0, run, name, rank=-1, world_size=0)
         try:

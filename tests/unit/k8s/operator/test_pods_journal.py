@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from runwatch.k8s.operator.own_journal import OwnJournal, Row
 from runwatch.k8s.operator.pods import Told
 from runwatch.k8s.operator.settings import OperatorSettings
@@ -39,6 +41,14 @@ def test_the_cluster_s_times_are_kept_to_the_nanosecond(tmp_path: Path) -> None:
     (story,) = read_stories(tmp_path / "operator")
     assert [each.time_ns for each in story.events if each.kind == "pod"] == [told(7).time_ns, 1]
     assert [(each.run, each.rank, each.world_size) for each in story.scopes] == [("r", -1, 0)]
+
+
+@pytest.mark.parametrize("time_ns", [-62_135_596_800 * 10**9, 0, 250_000_000_000 * 10**9])
+def test_what_has_no_time_is_not_told(tmp_path: Path, time_ns: int) -> None:
+    with opened(tmp_path) as (journal, _):
+        assert journal.tell(RunId("r"), "name", told(0)._replace(time_ns=time_ns))
+    (story,) = read_stories(tmp_path / "operator")
+    assert story.bodies("pod") == []
 
 
 def test_more_runs_than_one_journal_can_name_are_told_of(tmp_path: Path) -> None:
