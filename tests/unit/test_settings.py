@@ -46,7 +46,15 @@ def test_no_file_is_no_trouble(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1", 1), ("1_000", 1000), ("2k", 2000), ("2kB", 2000), ("1.5MiB", 1572864), ("1Gi", 2**30)],
+    [
+        ("1", 1),
+        ("1_000", 1000),
+        ("2k", 2000),
+        ("2kB", 2000),
+        ("1.5MiB", 1572864),
+        ("1Gi", 2**30),
+        ("1TiB", 2**40),
+    ],
 )
 def test_sizes(text: str, value: int, tmp_path: Path) -> None:
     loaded = load(Room, section="room", environ={"ROOM_SIZE": text}, file=tmp_path / "x")
