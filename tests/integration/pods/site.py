@@ -73,6 +73,8 @@ class Site:
             ("runwatch", "Secret", release.TOKENS): TOKENS,
             ("research", "Secret", release.webhook().token_secret): {"token": TOKENS[release.JOBS]},
             ("research", "ConfigMap", "programs"): programs,
+            # Every pod that an API server has stored wants it, for its service account.
+            ("team", "ConfigMap", "kube-root-ca.crt"): {"ca.crt": ""},
         }
         return Node(name, root, self.wire, objects, release.NAMES)
 

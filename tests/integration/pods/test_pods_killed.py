@@ -50,3 +50,21 @@ def test_memory_ran_out_in_one_of_three(site: Site, node: Node, limited: None) -
     assert living.finish() == {"trainer": 0}
     well = site.process(living, others[1], state="completed", exit_code=0)
     assert not well["out_of_memory"]
+
+
+@pytest.mark.soak
+def test_memory_runs_out_again_and_again(site: Site, node: Node, limited: None) -> None:
+    """Each time it is known, and the one that goes on beside them never gets the blame."""
+    calm = ours("calm", memory="192Mi")
+    living = site.started(calm, node)
+    for number in range(12):
+        job = ours(f"eater-{number}", "eats", memory=f"{128 + 32 * number}Mi")
+        pod = site.started(job, node)
+        pod.main.signal(signal.SIGUSR1)
+        pod.finish()
+        told = site.process(pod, job, state="killed", signal="SIGKILL")
+        assert told["out_of_memory"], told
+        pod.close()
+        assert site.process(living, calm, state="running")
+    living.main.signal(signal.SIGKILL)
+    assert not site.process(living, calm, state="killed", signal="SIGKILL")["out_of_memory"]
