@@ -26,7 +26,7 @@ from trial import HERE, PEERS_PYTHON, Options
 NAMES = (
     "imports", "cli", "launching", "scalar", "sigkill", "loop", "hooked", "ingest", "otlp",
     "devices", "agent", "goodput", "first_answer", "searching", "stacks", "profiles", "hangs",
-    "growth",
+    "growth", "webhook",
 )  # fmt: skip
 STORE = "store"
 """Stands by itself: it prints its own tables."""
