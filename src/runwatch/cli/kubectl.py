@@ -101,7 +101,7 @@ def _run(words: Sequence[str]) -> int:
         if called:
             run = run_called(called, RemoteSource(address, token), kubectl)
             rest = with_run(rest, called, run)
-        code = cli.main(rest, worded=worded)
+        code = cli.main(rest, worded=lambda said: worded(said.replace(address, "the cluster")))
         if code and not forward.is_up:
             print(worded(shown(ended(forward))), file=sys.stderr)
         return code

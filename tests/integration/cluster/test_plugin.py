@@ -168,7 +168,7 @@ def test_runs(world: World) -> None:
     told = json.loads(well(world, "runs", "--json"))
     run = next(each for each in told["runs"] if "llama" in each["name"])
     assert run["state"] == "running" and "llama" in run["name"]
-    assert run["name"] in well(world, "runs", "-n", "team")
+    assert run["name"] in well(world, "--context", "tests", "runs", "-n", "team")
 
 
 SOAKED: Final = pytest.mark.soak
@@ -343,7 +343,11 @@ WRONG = {
         "namespace team has no head of Runwatch",
     ),
     "another namespace": (("show", "job/llama"), 1, "in another namespace? -n says which"),
-    "no such pod": (("show", "none-0", "-n", "team"), 1, "`kubectl runwatch runs` lists all"),
+    "no such pod": (
+        ("show", "none-0", "-n", "team"),
+        1,
+        "there is no run 'none-0' in the cluster; `kubectl runwatch runs` lists all",
+    ),
     "a wrong token": (("runs", "--token", "wrong"), 2, "a token is needed"),
 }
 
