@@ -190,6 +190,10 @@ class Operator:
     def looks(self, *pods: str) -> list[float | None]:
         return [self._runner.run(look(self.telling, pod)) for pod in pods]
 
+    def comes_again(self, pod: str) -> float | None:
+        """After how many seconds."""
+        return self._runner.run(self.telling.handle(Ref(KIND, TEAM, pod)))
+
     def hears_of(self, node: str) -> None:
         self._runner.run(self.telling.node(node))
 

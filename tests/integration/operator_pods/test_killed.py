@@ -238,6 +238,8 @@ def test_while_the_head_is_away_the_journal_is_kept(site: Site, tmp_path: Path) 
         with pytest.raises(HeadError, match="does not answer"):
             told.looks(pod)
         assert told.telling.told == 1 and told.telling.problem
+        others = [site.pod(site.name("others")) for _ in range(3)]
+        assert all(told.comes_again(each) for each in others)  # and it is said once
     with operator(site, settings) as told:
         assert len(site.arrives(run, 6)) == 6
         told.looks(pod)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from runwatch.clock import Clock, system_clock
-from runwatch.k8s.operator.head import Head
+from runwatch.k8s.operator.head import Head, HeadError
 from runwatch.k8s.operator.pods import Told
 from runwatch.kube import Thing, part, text
 from runwatch.record import RunId
@@ -67,6 +67,8 @@ class _Run:
 @dataclass(slots=True)
 class _Workload:
     looked_ns: int | None = None
+    failed: HeadError | None = None
+    """How the last look ended, if it did not succeed."""
     runs: Sequence[_Run] = ()
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -112,8 +114,13 @@ class PodRuns:
         async with known.lock:
             now_ns = self._clock.mono_ns()
             if known.looked_ns is None or now_ns - known.looked_ns >= self._good_ns:
-                known.runs = await self._asked(uid, known.runs, now_ns)
-                known.looked_ns = now_ns
+                try:
+                    known.runs, known.failed = await self._asked(uid, known.runs, now_ns), None
+                except HeadError as error:
+                    known.failed = error
+                known.looked_ns = self._clock.mono_ns()
+            if (failed := known.failed) is not None:  # all who wait need not ask in vain
+                raise HeadError(str(failed), failed.status, failed.code)
         return known.runs
 
     async def _asked(self, uid: str, before: Sequence[_Run], now_ns: int) -> list[_Run]:

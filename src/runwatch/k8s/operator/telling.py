@@ -33,6 +33,7 @@ GONE_SECONDS: Final = 3_600.0
 """How long the run of a pod is waited for that is gone."""
 TIDY_SECONDS: Final = 30.0
 FULL_SECONDS: Final = 5.0
+AWAY_SECONDS: Final = 5.0
 logger = logging.getLogger("runwatch.operator")
 
 
@@ -48,6 +49,8 @@ class Telling:
         self._runs = PodRuns(head, settings.runs_seconds, on_told=self._pods.heard, clock=clock)
         self._nodes: dict[str, Ready] = {}
         self._minding: asyncio.Task[None] | None = None
+        self._is_away = False
+        """The head did not answer when it was asked last."""
         self.told = 0
         """So many records."""
 
@@ -156,27 +159,38 @@ class Telling:
     # ── telling it ────────────────────────────────────────────────────────────────────────────
 
     async def _tell(self, pod: KnownPod) -> float | None:
-        """Raises HeadError if only the head knows of which run it is."""
+        """Raises HeadError if only the head knows of which run it is, and was there until now."""
+        error = None
         if not pod.is_sure or any(self._pods.news(pod)):
-            made_ns = pod.first_ns("created") or 0
-            try:
-                found = await self._runs.of(
-                    pod.about.workload_uid,
-                    pod.about.uid,
-                    made_ns,
-                    lambda: self._pods.is_sent_away(pod.about.workload_uid),
-                )
-            except HeadError:
-                self._write(pod)
-                if not pod.is_sure:
-                    raise
-            else:
-                # What it was taken for does not count once its processes have spoken.
-                pod.runs = {**({} if found.is_sure else pod.runs), **found.runs}
-                pod.is_sure = pod.is_sure or found.is_sure
+            error = await self._ask(pod)
         if not self._write(pod):
             return FULL_SECONDS
-        return None if pod.is_sure else self._pause_ns(pod) / 1e9
+        if pod.is_sure:
+            return None
+        if error is None:
+            return self._pause_ns(pod) / 1e9
+        was_away, self._is_away = self._is_away, True
+        if not was_away:  # one of them says it: there may be thousands
+            raise error
+        return AWAY_SECONDS
+
+    async def _ask(self, pod: KnownPod) -> HeadError | None:
+        """Of which runs it is; None: the head has answered."""
+        about, made_ns = pod.about, pod.first_ns("created") or 0
+        try:
+            found = await self._runs.of(
+                about.workload_uid,
+                about.uid,
+                made_ns,
+                lambda: self._pods.is_sent_away(about.workload_uid),
+            )
+        except HeadError as error:
+            return error
+        self._is_away = False
+        # What it was taken for does not count once its processes have spoken.
+        pod.runs = {**({} if found.is_sure else pod.runs), **found.runs}
+        pod.is_sure = pod.is_sure or found.is_sure
+        return None
 
     def _write(self, pod: KnownPod) -> bool:
         """False: the disk is full."""
