@@ -44,9 +44,7 @@ def test_without_a_webhook_pods_start(site: Site) -> None:
 def test_one_that_stands_still_is_waited_for_no_longer_than_the_chart_says(site: Site) -> None:
     replica = site.start().ready()
     replica.process.send_signal(signal.SIGSTOP)
-    began = time.monotonic()
     assert made(site, "while-it-stands-still") is False
-    assert time.monotonic() - began >= 2
     assert "deadline exceeded" in site.cluster.reviews[-1].failure
     replica.process.send_signal(signal.SIGCONT)
     until(lambda: made(site, f"goes-on-{time.monotonic_ns()}"), what="it to answer again")

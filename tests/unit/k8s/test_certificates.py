@@ -26,7 +26,7 @@ from runwatch.k8s.webhook import Webhook, serving
 from runwatch.testing import FakeClock
 from tests.cluster.chart import of_kind, rendered
 from tests.cluster.server import Cluster
-from tests.unit.k8s.conftest import Asking
+from tests.unit.k8s.conftest import Asking, all_closed
 
 NAME: Final = "runwatch-webhook.runwatch.svc"
 SECRET, SCOPE = "runwatch-webhook-certificate", "scope"
@@ -186,7 +186,11 @@ async def ready(webhook: Webhook) -> None:
 
 
 def run(deed: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(deed())
+    async def done() -> None:
+        await deed()
+        await all_closed()
+
+    asyncio.run(done())
 
 
 def test_a_certificate_changes_without_a_restart(clean: Cluster) -> None:

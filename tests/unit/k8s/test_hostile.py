@@ -23,6 +23,7 @@ from runwatch.k8s.workloads import Workloads
 from tests.cluster import objects, pods
 from tests.cluster.server import Cluster
 from tests.unit.k8s.admitted import HEAD, IMAGE
+from tests.unit.k8s.conftest import all_closed
 
 Thing = dict[str, Any]
 OURS: Final = ("runwatch.dev/watched", "runwatch.dev/injected", "runwatch.dev/workload")
@@ -56,6 +57,7 @@ class Judging:
     def close(self) -> None:
         self._runner.run(self._workloads.close())
         self._runner.run(self._api.__aexit__(None, None, None))
+        self._runner.run(all_closed())
         self._runner.close()
 
 

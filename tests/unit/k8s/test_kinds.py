@@ -25,6 +25,7 @@ from tests.unit.k8s.admitted import (
     recorded,
     stored,
 )
+from tests.unit.k8s.conftest import all_closed
 
 Thing = dict[str, Any]
 
@@ -74,7 +75,9 @@ def answered(cluster: Cluster, review: Thing) -> Thing:
             judge = Judge(Workloads(api), SETTINGS, "runwatch", clock)
             until = asyncio.get_running_loop().time() + 20
             question = question_in(json.dumps(review).encode())
-            return (await judge.judge(question, until)).review
+            done = (await judge.judge(question, until)).review
+        await all_closed()
+        return done
 
     return asyncio.run(answer())
 
