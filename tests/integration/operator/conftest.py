@@ -24,9 +24,11 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture
 def site(training: Site) -> Iterator[Site]:
-    """No operator and no object is left of it."""
+    """No operator, no lease and no object is left of it."""
     yield training
     training.end_operators()
+    if training.api.find("lease", "runwatch-operator", "runwatch"):
+        training.api.delete("lease", "runwatch-operator", "runwatch")
     for kind in ("captures", "mldiagnosticsconnections"):
         for thing in training.api.list(kind):
             training.api.delete(kind, thing["metadata"]["name"], objects.NAMESPACE)
