@@ -328,6 +328,26 @@ def test_one_of_both_if_nobody_knows_when_it_was_labelled() -> None:
     assert "delete and create the pod anew" in said and why == "not_injected"
 
 
+@pytest.mark.parametrize("seconds_ago", [60, 600])
+def test_a_label_may_be_older_than_the_last_change_of_who_set_it(seconds_ago: float) -> None:
+    """`kubectl apply` writes labels and everything else under one name, with one time."""
+    owner = labelled(job("bert"), WATCH, "true", seconds_ago=seconds_ago)
+    [entry] = owner["metadata"]["managedFields"]
+    entry["fieldsV1"]["f:spec"] = {"f:parallelism": {}}
+    _, why = unwatched(owner, pod("bert-0", owner=owner, age=600))
+    assert why == "not_injected"
+
+
+def test_many_workloads_with_the_same_trouble_are_one_line() -> None:
+    jobs = [labelled(job(f"j{n}"), WATCH, "true", seconds_ago=900) for n in range(9)]
+    pods = [pod(f"{each['metadata']['name']}-0", owner=each, age=600) for each in jobs]
+    cluster = told([*healthy(), *jobs, *pods])
+    said = only(cluster)
+    assert "9 pods are not watched (Job ml/j0, Job ml/j1, " in said and "and 4 more" in said
+    assert "for each of them, as the first: delete and create Job ml/j0 anew" in said
+    assert len(section(cluster, "pods").facts["not_watched"]) == 9
+
+
 def test_a_deployment_has_an_easier_way() -> None:
     top = labelled(world.thing("Deployment", "serve", "ml", api="apps/v1"), WATCH, "true")
     middle = world.thing("ReplicaSet", "serve-1", "ml", api="apps/v1", owner=top)
