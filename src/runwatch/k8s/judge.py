@@ -18,6 +18,8 @@ from runwatch.k8s.workloads import Chain, Workloads
 from runwatch.kube import Thing, labels
 
 SIDECARS_SINCE: Final = (1, 29)
+UNLABELLED_SECONDS: Final = 1.0
+"""So long it is believed that a namespace is not labelled."""
 _ODD: Final = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
 """What a pod leads to that is none, where a list is a number or the like."""
 logger = logging.getLogger("runwatch.webhook")
@@ -63,6 +65,9 @@ class Judge:
         if said_by(labels(pod)) is False:
             return Verdict("unwatched", answer(question.uid))
         chain, namespace = await self._surroundings(pod, name)
+        if not is_watched(pod, chain, namespace):
+            # Who labels a namespace and starts something in it does not wait until we forget.
+            namespace = await self.workloads.namespace(name, seconds=UNLABELLED_SECONDS)
         if spared(pod, namespace, name, settings, self.own_namespace):
             return Verdict("spared", answer(question.uid))
         if not is_watched(pod, chain, namespace):

@@ -17,7 +17,7 @@ MOST: Final = 4096
 
 class _Kept(NamedTuple, Generic[Answer]):
     task: asyncio.Task[Answer]
-    until_ns: int
+    begun_ns: int
 
 
 class Remembered(Generic[Answer]):
@@ -27,11 +27,16 @@ class Remembered(Generic[Answer]):
         self._kept: dict[str, _Kept[Answer]] = {}
         self._seconds, self._most, self._clock = seconds, most, clock
 
-    async def get(self, key: str, ask: Callable[[], Awaitable[Answer]]) -> Answer:
-        """One who gives up does not end the question: others wait for its answer, too."""
+    async def get(
+        self, key: str, ask: Callable[[], Awaitable[Answer]], *, seconds: float | None = None
+    ) -> Answer:
+        """`seconds`: how old the answer may be, if less than usual.
+
+        One who gives up does not end the question: others wait for its answer, too."""
         now_ns = self._clock.mono_ns()
         kept = self._kept.get(key)
-        if kept is None or (kept.task.done() and now_ns >= kept.until_ns):
+        oldest_ns = now_ns - round((self._seconds if seconds is None else seconds) * 1e9)
+        if kept is None or (kept.task.done() and kept.begun_ns <= oldest_ns):
             kept = self._begin(key, ask, now_ns)
         return await asyncio.shield(kept.task)
 
@@ -41,7 +46,7 @@ class Remembered(Generic[Answer]):
 
         task = asyncio.get_running_loop().create_task(asked())
         self._kept.pop(key, None)  # it is the newest now
-        kept = self._kept[key] = _Kept(task, now_ns + round(self._seconds * 1e9))
+        kept = self._kept[key] = _Kept(task, now_ns)
         task.add_done_callback(lambda done: self._forget_failed(key, done))
         while len(self._kept) > self._most:
             oldest = next((name for name, each in self._kept.items() if each.task.done()), None)

@@ -127,13 +127,13 @@ class Workloads:
             owner = link.owner
         return Chain(links)
 
-    async def namespace(self, name: str) -> Thing:
-        """Its labels and annotations."""
+    async def namespace(self, name: str, *, seconds: float | None = None) -> Thing:
+        """Its labels and annotations.  `seconds`: how old they may be."""
 
         async def ask() -> Thing:
             return _slim(await self._api.get(path_of("v1", "namespaces", "", name)))
 
-        return await self._namespaces.get(name, ask)
+        return await self._namespaces.get(name, ask, seconds=seconds)
 
     async def version(self) -> tuple[int, int]:
         """Of Kubernetes: (1, 33)."""

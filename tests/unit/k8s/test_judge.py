@@ -14,6 +14,7 @@ from runwatch.k8s.judge import Judge, Verdict
 from runwatch.k8s.reviews import Question
 from runwatch.k8s.settings import WebhookSettings
 from runwatch.k8s.workloads import Workloads
+from runwatch.testing import FakeClock
 from tests.cluster import objects
 from tests.cluster.controllers import owned
 from tests.cluster.server import Cluster
@@ -135,3 +136,39 @@ def test_the_same_pod_is_judged_the_same(
     job = cluster.create(objects.job("a", labels=WATCH), space)
     pod = owned(objects.pod(), job)
     assert asked(asking, pod, space) == asked(asking, pod, space)
+
+
+def test_a_namespace_that_was_labelled_a_moment_ago_is_watched(
+    cluster: Cluster, asking: Asking[list[str]], space: str
+) -> None:
+    """`kubectl label namespace` and `kubectl apply`, soon after a pod that was not watched."""
+    clock = FakeClock()
+
+    async def outcomes(api: Api) -> list[str]:
+        judge = Judge(Workloads(api, clock=clock), SETTINGS, "runwatch")
+        found = []
+        for number in range(3):
+            until = asyncio.get_running_loop().time() + JUDGE_SECONDS
+            question = Question("u", space, objects.pod(f"p-{number}"))
+            found.append((await judge.judge(question, until)).outcome)
+            if number == 1:
+                await asyncio.to_thread(cluster.namespace, space, WATCH)
+            clock.advance(1.0)
+        return found
+
+    assert asking(outcomes) == ["unwatched", "unwatched", "injected"]
+
+
+def test_a_crowd_in_an_unlabelled_namespace_is_one_question(
+    cluster: Cluster, asking: Asking[None], space: str
+) -> None:
+    since = len(cluster.asked)
+
+    async def crowd(api: Api) -> None:
+        judge = Judge(Workloads(api, clock=FakeClock()), SETTINGS, "runwatch")
+        until = asyncio.get_running_loop().time() + JUDGE_SECONDS
+        asked = [judge.judge(Question("u", space, objects.pod()), until) for _ in range(50)]
+        assert {each.outcome for each in await asyncio.gather(*asked)} == {"unwatched"}
+
+    asking(crowd)
+    assert [each.path for each in cluster.asked[since:]] == [f"/api/v1/namespaces/{space}"]
