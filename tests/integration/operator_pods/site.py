@@ -85,9 +85,11 @@ class Site:
     def thing(self, pod: str) -> Thing:
         return self.cluster.get("pod", pod, TEAM)
 
-    def program(self, pod: str, run: str, *, rank: int = 0, ranks: int = 1) -> Program:
-        """It runs in the pod from now on, and nobody watches how it ends."""
-        return Program(self, self.thing(pod), run, rank, ranks)
+    def program(
+        self, pod: str, run: str, *, rank: int = 0, ranks: int = 1, of: str = ""
+    ) -> Program:
+        """It runs in the pod from now on, and nobody watches how it ends.  `of`: which one."""
+        return Program(self, self.thing(pod), run, rank, ranks, of)
 
     # ── asking ────────────────────────────────────────────────────────────────────────────────
 
@@ -129,11 +131,15 @@ class Site:
 class Program:
     """Its records are stored with the cluster's times."""
 
-    def __init__(self, site: Site, pod: Thing, run: str, rank: int, ranks: int) -> None:
+    def __init__(
+        self, site: Site, pod: Thing, run: str, rank: int, ranks: int, of: str = ""
+    ) -> None:
         meta = pod["metadata"]
         self._site, self._run = site, run
         told = json.loads(meta["annotations"]["runwatch.dev/workload"])
-        who = replace(origin(f"j-{meta['name']}-{run}", host=meta["name"]), start_ns=site.time.ns)
+        who = replace(
+            origin(f"j-{meta['name']}-{run}{of}", host=meta["name"]), start_ns=site.time.ns
+        )
         scope = RunScope(1, RunId(run), run, rank=rank, world_size=ranks)
         self._writer = BatchWriter(who, [scope, Series(1, "loss", scope=1)])
         start = RunStart(

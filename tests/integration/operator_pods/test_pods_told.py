@@ -207,6 +207,44 @@ def test_a_program_that_is_heard_of_runs_whatever_its_node_s_kubelet_does(
     assert (site.run(run)["state"], site.run(run)["reason"]) == ("running", "")
 
 
+# ── containers that are started again ─────────────────────────────────────────────────────────
+
+
+def test_each_life_of_a_container_ends_its_own_process(site: Site, told: Operator) -> None:
+    run = site.name("lives")
+    it = begun(site, told, run, restart_policy="OnFailure")
+    it.does("ends", exit_code=3)
+    told.looks(it.pod)
+    it.does("restarts")
+    again = site.program(it.pod, run, of="again")
+    site.time.passes(60)
+    again.heard()
+    it.does("ends", exit_code=137, reason="OOMKilled")
+    told.looks(it.pod)
+    site.settled()
+    history = site.run(run)["history"]
+    assert [each["state"] for each in history] == ["failed", "killed"]
+    assert "its container ended with exit code 3" in history[0]["reason"]
+    assert "killed by SIGKILL, out of memory" in history[1]["reason"]
+
+
+def test_a_container_that_ends_again_and_again_is_named(site: Site, told: Operator) -> None:
+    run = site.name("loop")
+    it = begun(site, told, run, restart_policy="Always")
+    for _ in range(2):
+        it.does("ends", exit_code=1)
+        it.does("waits_again")
+        told.looks(it.pod)
+        it.does("restarts")
+    assert site.run(run)["waits"] == ""
+    it.does("ends", exit_code=1)
+    it.does("waits_again")
+    told.looks(it.pod)
+    site.settled()
+    words = f"pod {it.pod}: container train ends again and again, the last time with exit code 1"
+    assert site.run(run)["waits"] == words
+
+
 # ── of which run it is ────────────────────────────────────────────────────────────────────────
 
 

@@ -17,7 +17,7 @@ from runwatch._version import __version__
 from runwatch.address import Address
 from runwatch.clock import Clock, system_clock
 from runwatch.errors import SegmentError, UsageError
-from runwatch.journal.liveness import boot_id, pid_namespace, start_ticks, this_host
+from runwatch.journal.liveness import boot_id, is_alive, pid_namespace, start_ticks, this_host
 from runwatch.journal.reader import JournalReader
 from runwatch.journal.retention import Memory, enforce
 from runwatch.journal.segment import MIN_SEGMENT_BYTES, journal_directories, new_journal_id
@@ -148,6 +148,7 @@ class OwnJournal:
             budget_bytes=ALL_BYTES,
             keep_acknowledged_seconds=KEEP_SECONDS,
             clock=self._clock,
+            alive=lambda origin: origin.journal == own or not _is_ours(origin) and is_alive(origin),
             memory=self._memory,
         )
 
@@ -166,6 +167,12 @@ class OwnJournal:
             pause.wait(0.05)
         shipper.stop()
         thread.join(timeout=END_SECONDS)
+
+
+def _is_ours(origin: Origin) -> bool:
+    """This process wrote it: it begins another one each time that it has the lease."""
+    pid = os.getpid()
+    return (origin.pid, origin.process_start_ticks) == (pid, start_ticks(pid) or 0)
 
 
 def _read_back(journal: OwnJournal) -> Iterator[Row]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from runwatch.k8s.operator import own_journal
 from runwatch.k8s.operator.own_journal import OwnJournal, Row
 from runwatch.k8s.operator.pods import Told
 from runwatch.k8s.operator.settings import OperatorSettings
@@ -59,6 +60,21 @@ def test_more_runs_than_one_journal_can_name_are_told_of(tmp_path: Path) -> None
     assert len(read_stories(tmp_path / "operator")) > 1
     with opened(tmp_path) as (_, earlier):
         assert {row.run for row in earlier} == {f"run-{number}" for number in range(count)}
+
+
+def test_old_journals_go_when_there_is_no_room_and_the_one_that_is_written_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        with opened(tmp_path) as (journal, _):
+            journal.tell(RunId("r"), "name", told(number))
+    monkeypatch.setattr(own_journal, "ALL_BYTES", 1)
+    with opened(tmp_path) as (journal, earlier):
+        assert len(earlier) == 3
+        journal.tell(RunId("r"), "name", told(9))
+        journal.tidy()
+        (story,) = read_stories(tmp_path / "operator")
+        assert [each.time_ns for each in story.events if each.kind == "pod"] == [told(9).time_ns]
 
 
 def test_a_damaged_journal_keeps_nobody_from_beginning(tmp_path: Path) -> None:
