@@ -169,7 +169,7 @@ image-files: $(STAMP)/run $(STAMP)/supply
 
 VERSION := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' src/runwatch/_version.py)
 IMAGE   ?= runwatch:$(VERSION)
-BASE    ?= docker.io/library/python:3.13-slim
+BASE    ?= python:3.13-slim
 BUILDER ?= docker
 MORE    ?=
 image:
