@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from runwatch.testing import until
 from tests.cluster.podsecurity import violations
 from tests.integration.pods.kubelet import Node
 from tests.integration.pods.site import Site
@@ -51,3 +52,20 @@ def test_it_meets_the_restricted_profile(site: Site, bare: Node) -> None:
     assert pod.finish() == {"trainer": 0} and agent.process.returncode == 0
     site.process(pod, job, state="completed")
     assert not bare.path("/var/lib/runwatch").exists()
+
+
+@pytest.mark.soak
+def test_who_asks_for_its_stacks_is_told_why_there_are_none(site: Site, bare: Node) -> None:
+    """In a container of its own an agent sees no other's processes."""
+    job = ours("unseen", **SIDECAR)
+    site.process(site.play(job.admitted(), bare), job, state="running")
+    run = site.run(job)
+    assert run is not None
+
+    def answered() -> str:
+        return site.command("stacks", run["run"]).stdout if "no agent of it" not in said() else ""
+
+    def said() -> str:
+        return str(site.ask(f"/runs/{run['run']}/stacks", {"rounds": 1})["unreachable"])
+
+    assert "sidecar" in until(answered, 60, site.words())

@@ -308,4 +308,4 @@ def _nobody(wanted: ProfileCommand) -> str:
             "no program here asks for profiles (KINETO_USE_DAEMON=1) or serves a profiler port "
             f"({', '.join(map(str, (*PROFILER_PORTS, *wanted.ports)))})"
         )
-    return "no such process of the run lives here"
+    return "this agent sees no such process of the run (a sidecar sees none but its own)"

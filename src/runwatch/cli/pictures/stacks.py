@@ -18,6 +18,10 @@ from runwatch.views.diagnosis.progress import ranks_in_words
 CONFIDENCE: Final = {"certain": "bold red", "likely": "bold yellow"}
 OPEN: Final = {"note": "blue", "warning": "bold yellow", "incident": "bold red"}
 """The style of an open incident, by its severity."""
+NOBODY: Final = (
+    "no agent sees its processes: one in a container of its own (a sidecar) sees no other's; "
+    "the agent of the node does"
+)
 LINES: Final = 4
 """The most lines of the user's code that are shown for a group."""
 
@@ -39,6 +43,8 @@ def print_stacks(answer: Answer, console: Console, *, full: bool, ranks: Sequenc
         console.print(Text(f"\nhost {host}: {why}", style="yellow"))
     for host in answer["waiting_for"]:
         console.print(Text(f"\nhost {host} has not answered yet", style="yellow"))
+    if not (answer["groups"] or answer["unreachable"] or answer["waiting_for"]):
+        console.print(Text(NOBODY, style="yellow"))
 
 
 def print_incident(incident: Answer, console: Console) -> None:
