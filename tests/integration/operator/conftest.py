@@ -26,7 +26,9 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def site(training: Site) -> Iterator[Site]:
     """No operator, no lease and no object is left of it."""
     yield training
+    refused = training.refused()
     training.end_operators()
+    assert refused == [], "rights that the chart does not give"
     if training.api.find("lease", "runwatch-operator", "runwatch"):
         training.api.delete("lease", "runwatch-operator", "runwatch")
     for kind in ("captures", "mldiagnosticsconnections"):

@@ -78,12 +78,14 @@ def pod(
     return cluster.status("pod", name, {"phase": phase, "podIP": ip}, namespace)
 
 
-def capture(cluster: Cluster, name: str, run: str, **spec: Any) -> Thing:
+def capture(
+    cluster: Cluster, name: str, run: str, *, namespace: str = NAMESPACE, **spec: Any
+) -> Thing:
     return cluster.create(
         {
             "apiVersion": "runwatch.dev/v1alpha1",
             "kind": "Capture",
-            "metadata": {"name": name, "namespace": NAMESPACE},
+            "metadata": {"name": name, "namespace": namespace},
             "spec": {"run": run, **(spec or {"durationSeconds": 1})},
         }
     )

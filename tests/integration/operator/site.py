@@ -69,7 +69,10 @@ class Operator:
         command += ["--server", site.api.server, "--account", str(site.account)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                command, env=inherited | QUICK | settings | environment, stdout=log, stderr=log
+                command,
+                env={**inherited, **QUICK, **settings, **environment},
+                stdout=log,
+                stderr=log,
             )
 
     def is_leader(self) -> bool:
@@ -126,6 +129,7 @@ class Site(processes.Cluster):
         self.token_file = root / "token"
         self.operators: list[Operator] = []
         self.programs: list[subprocess.Popen[bytes]] = []
+        self._asked_before = 0
         self.relay = Relay(self.http_port)
         self.api = ApiServer(root / "api").__enter__()
 
@@ -141,7 +145,7 @@ class Site(processes.Cluster):
         """The API server's objects, the head and the agent."""
         for namespace in ("runwatch", objects.NAMESPACE):
             self.api.namespace(namespace)
-        self.api.apply(thing for thing in rendered() if thing["kind"] in NEEDED)
+        self.grant({})
         self.account = self.api.account("runwatch", "runwatch-operator")
         self.head_root.mkdir()
         (self.head_root / "config.toml").write_text("[head]\nstall_floor_seconds = 2.0\n")
@@ -149,6 +153,18 @@ class Site(processes.Cluster):
         self.token_file.touch(mode=0o600)
         self.token_file.write_text(at.token)
         self.start_agent()
+
+    def grant(self, values: Mapping[str, Any]) -> None:
+        """The kinds and the rights that the chart gives with these values."""
+        self.api.apply(thing for thing in rendered(values) if thing["kind"] in NEEDED)
+
+    def refused(self) -> list[str]:
+        """What an operator asked for and may not, since the last one was ended."""
+        return [
+            f"{asked.method} {asked.path}"
+            for asked in self.api.asked[self._asked_before :]
+            if asked.status == 403 and asked.user.endswith(":runwatch-operator")
+        ]
 
     def train(self) -> Thing:
         """The workload whose pods the programs are."""
@@ -179,6 +195,7 @@ class Site(processes.Cluster):
         for operator in self.operators:
             operator.kill()
         self.operators.clear()
+        self._asked_before = len(self.api.asked)
         self.api.faults.clear()
         self.api.faults.done.clear()
         self.relay.clear()

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -83,6 +87,78 @@ def test_a_connection_without_a_field_is_refused(site: Site, missing: str) -> No
     with pytest.raises(Refusal, match=missing) as refused:
         objects.connection(site.api, "lacking", **{"storageLocation": "gs://b", missing: None})
     assert refused.value.code == 422
+
+
+class Program:
+    """In a pod that the head does not know: it takes the question over HTTP, and counts."""
+
+    def __init__(self) -> None:
+        self.asked: list[Thing] = []
+        self.on_asked: Callable[[], None] = lambda: None
+        program = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                length = int(self.headers["Content-Length"])
+                program.asked.append(json.loads(self.rfile.read(length)) | {"path": self.path})
+                program.on_asked()
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, format: str, *arguments: object) -> None:
+                """It is quiet."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture
+def program() -> Iterator[Program]:
+    made = Program()
+    yield made
+    made.close()
+
+
+def test_a_program_that_the_head_does_not_know_is_asked_at_its_port(
+    site: Site, program: Program
+) -> None:
+    operator = site.begin_operator()
+    objects.pod(site.api, "stranger")
+    where = {"podName": "stranger", "capturePort": program.port}
+    objects.connection(site.api, "direct", storageLocation=str(site.profiles), **where)
+    status = site.ended("mldc", "direct")
+    assert status["phase"] == "Succeeded", (status, operator.words())
+    assert program.asked == [
+        {"path": "/profiling", "duration_ms": 1000, "repository_path": str(site.profiles)}
+    ]
+    site.api.delete("pod", "stranger", objects.NAMESPACE)
+
+
+def test_a_program_is_not_asked_twice_when_the_operator_is_killed_meanwhile(
+    site: Site, program: Program
+) -> None:
+    first = site.begin_operator()
+    objects.pod(site.api, "stranger")
+    where = {"podName": "stranger", "capturePort": program.port}
+    program.on_asked = lambda: os.kill(first.process.pid, signal.SIGKILL)
+    objects.connection(site.api, "cut", storageLocation=str(site.profiles), **where)
+    site.wait(lambda: first.process.poll() is not None, "the operator to be killed")
+    # Long ago, by what the object says: nobody waits for the first one any more.
+    long_ago = {"status": {"startTime": "2026-01-01T00:00:00Z"}}
+    site.api.patch("mldc", "cut", long_ago, objects.NAMESPACE, subresource="status")
+    site.begin_operator()
+    status = site.ended("mldc", "cut")
+    assert status["phase"] == "Failed"
+    assert "no program is asked twice" in status["captureResult"]["errorMessage"]
+    assert len(program.asked) == 1
+    site.api.delete("pod", "stranger", objects.NAMESPACE)
 
 
 def test_kubectl_prints_status_and_age(site: Site) -> None:

@@ -8,6 +8,7 @@ from tests.integration.operator import objects
 from tests.integration.operator.deeds import Deeds
 from tests.integration.operator.site import RUN, Site
 
+CONNECTIONS = "mldiagnosticsconnections.diagon.gke.io"
 pytestmark = [pytest.mark.xdist_group("operator"), pytest.mark.timeout(300)]
 
 
@@ -45,17 +46,22 @@ def test_told_to_end_it_gives_the_lease_back(site: Site) -> None:
     assert _holder(site) == ""
 
 
-def test_what_it_may_not_read_does_not_end_it(site: Site) -> None:
-    """Without the connections' kind, and limited to a namespace."""
-    definition = site.api.get("crd", "mldiagnosticsconnections.diagon.gke.io")
-    site.api.delete("crd", "mldiagnosticsconnections.diagon.gke.io")
+def test_limited_to_a_namespace_it_works_there_with_rights_for_that(site: Site) -> None:
+    """And without the connections' kind, which a site may turn off."""
+    site.api.delete("crd", CONNECTIONS)
+    values = {"operator": {"namespaces": [objects.NAMESPACE]}, "crds": {"connections": False}}
+    site.grant(values)
+    site.api.namespace("others")
     try:
         operator = site.begin_operator(RUNWATCH_NAMESPACES=objects.NAMESPACE)
         objects.capture(site.api, "inside", "no-such-run")
+        objects.capture(site.api, "outside", "no-such-run", namespace="others")
         site.ended("capture", "inside")
+        again = objects.capture(site.api, "later", "no-such-run")
+        assert site.ended("capture", again["metadata"]["name"])["phase"] == "Failed"
+        assert not site.api.get("capture", "outside", "others").get("status")
         assert operator.process.poll() is None
+        assert site.refused() == []
     finally:
-        for name in ("uid", "resourceVersion", "creationTimestamp", "generation"):
-            definition["metadata"].pop(name, None)
-        definition.pop("status", None)
-        site.api.create(definition)
+        site.api.delete("capture", "outside", "others")
+        site.grant({})
