@@ -137,6 +137,29 @@ def test_a_pod_whose_node_is_no_more_is_lost_with_it() -> None:
     assert pod.told()[3:] == [(40, "ended"), (40, "evicted"), (40, "node_not_ready")]
 
 
+def test_a_node_that_shuts_down_evicts() -> None:
+    pod = Pod().runs()
+    why = "Pod was terminated in response to imminent node shutdown."
+    pod.condition("DisruptionTarget", True, "TerminationByKubelet", why)
+    pod.status.update({"phase": "Failed", "reason": "Terminated", "message": why})
+    assert (30, "evicted") in pod.told()
+    assert (pod.the("evicted")["reason"], pod.the("evicted")["message"]) == ("Terminated", why)
+
+
+def test_an_older_server_says_that_the_node_is_lost_in_the_pod_s_status() -> None:
+    pod = Pod().runs()
+    pod.then("unheard")
+    pod.status.update({"reason": "NodeLost", "message": "Node node-1 is unresponsive"})
+    assert pod.told()[3:] == [(40, "node_not_ready")]
+
+
+def test_a_disruption_that_was_given_up_is_none() -> None:
+    pod = Pod().runs()
+    pod.then("preempted")
+    pod.condition("DisruptionTarget", False, "PreemptionByScheduler")
+    assert len(pod.told()) == 3
+
+
 def test_a_pod_without_room_waits_and_is_then_scheduled() -> None:
     pod = Pod()
     pod.then("unschedulable")
