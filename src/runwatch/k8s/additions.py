@@ -16,6 +16,8 @@ from runwatch.kube import Thing, part, parts, text
 RECORDS: Final = "runwatch-records"
 FILES: Final = "runwatch-files"
 TEMPORARY: Final = "runwatch-tmp"
+AUTHORITY: Final = "runwatch-ca"
+AUTHORITY_PLACE: Final = "/etc/runwatch/ca"
 AGENT: Final = "runwatch-agent"
 FILES_PLACE: Final = "/var/lib/runwatch-files"
 SIDECAR_BYTES: Final = "1GiB"
@@ -39,6 +41,12 @@ def own_volume(name: str) -> dict[str, Any]:
     return {"name": name, "emptyDir": {}}
 
 
+def authority_volume(settings: WebhookSettings) -> dict[str, Any]:
+    items = [{"key": "ca.crt", "path": "ca.crt"}]
+    secret = {"secretName": settings.token_secret, "items": items, "optional": True}
+    return {"name": AUTHORITY, "secret": secret}
+
+
 def mount(volume: str, place: str, *, is_read_only: bool = False) -> dict[str, Any]:
     mounted: dict[str, Any] = {"name": volume, "mountPath": place}
     return mounted | {"readOnly": True} if is_read_only else mounted
@@ -53,6 +61,8 @@ def agent(pod: Thing, user: int | None, settings: WebhookSettings) -> dict[str, 
     ]
     if settings.head:
         variables.append(plain("RUNWATCH_HEAD", literal(settings.head)))
+    if settings.ca:
+        variables.append(plain("RUNWATCH_CA", f"{AUTHORITY_PLACE}/ca.crt"))
     secret = {"name": settings.token_secret, "key": "token", "optional": True}
     variables.append({"name": "RUNWATCH_TOKEN", "valueFrom": {"secretKeyRef": secret}})
     return {

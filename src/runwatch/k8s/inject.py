@@ -118,6 +118,10 @@ def _record(work: _Work) -> None:
         agent = additions.agent(work.pod, _user(work), settings)
         agent["volumeMounts"][0]["name"] = volume
         agent["volumeMounts"][1]["name"] = _volume(work, additions.own_volume(TEMPORARY))
+        if settings.ca:
+            authority = _volume(work, additions.authority_volume(settings))
+            place = mount(authority, additions.AUTHORITY_PLACE, is_read_only=True)
+            agent["volumeMounts"].append(place)
         work.spec["initContainers"] = [*listed(work.spec, "initContainers"), agent]
 
 

@@ -42,6 +42,11 @@ class WebhookSettings:
         env="RUNWATCH_WEBHOOK_TOKEN_SECRET",
         help="secret of the pod's namespace with the token of its sidecar, under the key `token`",
     )
+    ca: bool = setting(
+        False,
+        env="RUNWATCH_WEBHOOK_CA",
+        help="that secret has `ca.crt`, too, with which the sidecar checks the head",
+    )
     cluster: str = setting(
         "kubernetes",
         env="RUNWATCH_CLUSTER",
@@ -79,16 +84,16 @@ class WebhookSettings:
         help="the service by which the API server calls us: the certificate is for it",
     )
     configuration: str = setting(
-        "runwatch",
+        "runwatch-webhook",
         env="RUNWATCH_WEBHOOK_CONFIGURATION",
         help="the MutatingWebhookConfiguration that gets our own certificate's authority",
     )
 
     def __post_init__(self) -> None:
         address, token = split_token(self.head)
-        if token:
+        if token or "@" in address:
             raise UsageError(
-                "head has a token in it: pods would show it to everybody who may read pods; put it "
+                "head has a token or a password in it: pods would show it to everybody who may read pods; put it "
                 f"into the secret {self.token_secret!r}"
             )
         if address:

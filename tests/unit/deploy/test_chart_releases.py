@@ -89,6 +89,23 @@ def test_tokens_are_made_once_and_stay(person: Helm) -> None:
     assert words(person.cluster, "runwatch-tokens") == tokens
 
 
+def test_agents_in_pods_get_the_authority_of_the_head(person: Helm) -> None:
+    for space in ("runwatch", "team-a"):
+        person.cluster.namespace(space)
+    authority = base64.b64encode(b"an authority").decode()
+    place = {"name": "head-ca", "namespace": "runwatch"}
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": place,
+        "data": {"ca.crt": authority},
+    }
+    person.cluster.apply([secret])
+    person.upgrade(caSecret="head-ca", watch={"namespaces": ["team-a"]})
+    told = words(person.cluster, "runwatch-ingest", "team-a")
+    assert told["ca.crt"] == "an authority" and len(told["token"]) >= 24
+
+
 def test_a_token_that_is_missing_is_made_and_one_that_is_changed_stays(person: Helm) -> None:
     person.upgrade()
     tokens = words(person.cluster, "runwatch-tokens")

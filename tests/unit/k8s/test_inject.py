@@ -248,6 +248,26 @@ def test_secrets_for_our_image_are_added_where_our_image_is() -> None:
     assert spec_of(plain)["imagePullSecrets"] == [{"name": "theirs"}]
 
 
+def test_a_sidecar_checks_the_head_with_the_authority_of_its_secret() -> None:
+    settings = WebhookSettings(head="https://head", image=IMAGE, ca=True)
+    spec = spec_of(
+        injected(noted(objects.pod_spec(securityContext=USER), mode="sidecar"), settings=settings)
+    )
+    (agent,) = spec["initContainers"]
+    assert {"name": "RUNWATCH_CA", "value": "/etc/runwatch/ca/ca.crt"} in agent["env"]
+    assert {"name": "runwatch-ca", "mountPath": "/etc/runwatch/ca", "readOnly": True} in agent[
+        "volumeMounts"
+    ]
+    assert {
+        "name": "runwatch-ca",
+        "secret": {
+            "secretName": "runwatch-ingest",
+            "items": [{"key": "ca.crt", "path": "ca.crt"}],
+            "optional": True,
+        },
+    } in spec["volumes"]
+
+
 def test_names_of_people_are_no_references_to_variables() -> None:
     """The kubelet would put in what $(HOME) is."""
     done = injected(noted(name="$(HOME) for $5", group='say "hi"\n'))

@@ -24,6 +24,7 @@ from runwatch.k8s.settings import WebhookSettings
         ({"certificate": Path("c.pem")}, "name both"),
         ({"key": Path("k.pem")}, "name both"),
         ({"head": "http://head:8090/?token=rwt_0123"}, "runwatch-ingest"),
+        ({"head": "http://me:secret@head:8090"}, "runwatch-ingest"),
         ({"head": "ftp://head"}, "ftp"),
     ],
 )
