@@ -420,6 +420,10 @@ def test_show_says_in_words_what_happened(site: Site, told: Operator, tmp_path: 
     assert f"pod {it.pod}: container train ended with exit code 137" in said
     assert f"pod {it.pod} evicted: The node was low on resource: memory." in said
     assert f"pod {it.pod}: was made" not in said
+    logs = ask("logs", run)
+    assert f"pod {it.pod} evicted: The node was low on resource: memory." in logs.stderr
+    assert "evicted" not in logs.stdout
+    assert "evicted" not in ask("logs", run, "--grep", "loss", code=1).stderr
 
 
 def shown(site: Site, run: str, asked: str = "") -> list[tuple[int, str]]:

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from runwatch.cli import source
 from runwatch.cli.checks import check_ranks, key_of
-from runwatch.cli.pictures import moments
+from runwatch.cli.pictures import moments, pods
 from runwatch.cli.times import RELATIVE, moment
 
 Entry = dict[str, Any]
@@ -72,9 +72,19 @@ def run(arguments: argparse.Namespace) -> int:
         printer.print(entries)
         if arguments.follow:
             _follow(asked, printer)
-        elif not entries:
+        if not arguments.json:
+            _last_of_pods(head, summary, asked)
+        if not arguments.follow and not entries:
             return _nothing(asked, arguments)
     return 0
+
+
+def _last_of_pods(head: source.Source, summary: dict[str, Any], asked: _Asked) -> None:
+    """Why a program says no more may be what its cluster did: that is beside what it said."""
+    if not summary.get("workload") or asked.is_filtered:
+        return
+    for line in pods.troubles(head, summary["run"]):
+        print(f"runwatch: {line}", file=sys.stderr)
 
 
 def _follow(asked: _Asked, printer: _Printer) -> None:

@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from runwatch.cli import source
 from runwatch.cli.checks import check_metrics, check_ranks, key_of
-from runwatch.cli.pictures import tables
+from runwatch.cli.pictures import pods, tables
 from runwatch.cli.pictures.progress import no_progress
 from runwatch.errors import UsageError
 from runwatch.record.life import ClockJump, JournalLoss, SdkWarning
 from runwatch.record.losses import JournalGap, LimitReached
-from runwatch.record.pods import PodTold
-from runwatch.views.pod_words import is_trouble, programs, words
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
 REFRESH_SECONDS: Final = 1.0
 MOST_CURVES: Final = 4
 MOST_TROUBLES: Final = 8
-MOST_OF_PODS: Final = 6
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,7 +82,7 @@ def _picture(
     parts += [Text(line, style="yellow") for line in _troubles(head, key)]
     parts += _incidents(head, key)
     if any(process.get("pod") for process in processes):  # an older head does not say it
-        parts += [Text(line, style="dim") for line in _pods(head, key)]
+        parts += [Text(line, style="dim") for line in pods.troubles(head, key)]
     by_metric: dict[str, list[dict[str, Any]]] = {}
     for curve in _curves(head, run, arguments, buckets=max(20, (width - 12) * 2)):
         by_metric.setdefault(curve["metric"], []).append(curve)
@@ -126,19 +123,6 @@ def _troubles(head: source.Source, run: str) -> list[str]:
             text = f"{who}: not recorded: {warning.what} × {warning.count}"
             lines[kind, event["journal"], warning.what] = text
     return list(lines.values())[:MOST_TROUBLES]
-
-
-def _pods(head: source.Source, run: str) -> list[str]:
-    """What happened last to its pods, as their cluster tells."""
-    answer = head.get(f"/runs/{run}/events", kind=[PodTold.KIND], limit=1000, newest_first="true")
-    told = [(event["time_ns"], PodTold.of(event["body"])) for event in answer["events"]]
-    of = programs(each for _, each in told)
-    lines = dict.fromkeys(
-        f"{tables.time(time_ns)} {words(each)}" for time_ns, each in told if is_trouble(each, of)
-    )
-    shown = list(lines)[:MOST_OF_PODS][::-1]
-    earlier = len(lines) - len(shown)
-    return [f"and {earlier} earlier words of its cluster", *shown] if earlier else shown
 
 
 def _incidents(head: source.Source, run: str) -> list[RenderableType]:
