@@ -257,4 +257,4 @@ class Site(processes.Cluster):
             status: Thing = self.api.get(kind, name, objects.NAMESPACE).get("status") or {}
             return status if status.get("phase") in ("Succeeded", "Failed") else None
 
-        return until(over, seconds, f"{kind} {name} to end: {self.words()}")
+        return self.wait(over, f"{kind} {name} to end", seconds)
