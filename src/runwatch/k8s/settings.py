@@ -93,7 +93,7 @@ class WebhookSettings:
         address, token = split_token(self.head)
         if token or "@" in address:
             raise UsageError(
-                "head has a token or a password in it: pods would show it to everybody who may read pods; put it "
+                "head has a token or a password in it, which pods would show to everybody; put it "
                 f"into the secret {self.token_secret!r}"
             )
         if address:
