@@ -6,11 +6,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
+
 from runwatch.k8s.settings import WebhookSettings
 from runwatch.settings import load
 from tests.cluster.chart import NAMESPACE as NAMESPACE
 from tests.cluster.chart import RELEASE, of_kind, rendered
-from tests.integration.pods.network import NODE
+from tests.integration.pods.network import NODE, REPOSITORY
 
 HEAD: Final = "http://head-1:8090"
 NAMES: Final = {"head-1": NODE}
@@ -31,6 +33,13 @@ def agent() -> Template:
     """Of the pods of its DaemonSet."""
     [daemon] = of_kind(_things(), "DaemonSet")
     template: Template = daemon["spec"]["template"]
+    return template
+
+
+def manifest() -> Template:
+    """The same of the DaemonSet for those who do not use the chart."""
+    written = (REPOSITORY / "deploy" / "daemonset.yaml").read_text()
+    template: Template = yaml.safe_load(written)["spec"]["template"]
     return template
 
 

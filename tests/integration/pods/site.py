@@ -7,10 +7,10 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.request import Request
 
 from runwatch.capture.process import children
@@ -29,6 +29,7 @@ TOKENS: Final = {release.AGENTS: "agents-" * 5, release.JOBS: "jobs-" * 6}
 """With these a sender may send, and nothing else."""
 STALL_SECONDS: Final = 3
 Told = dict[str, Any]
+T = TypeVar("T")
 
 
 class _Tied(Cluster):
@@ -71,6 +72,7 @@ class Site:
         programs = {file.name: file.read_text() for file in PROGRAMS.glob("*.py")}
         objects = {
             ("runwatch", "Secret", release.TOKENS): TOKENS,
+            ("runwatch", "Secret", "runwatch"): TOKENS,
             ("research", "Secret", release.webhook().token_secret): {"token": TOKENS[release.JOBS]},
             ("research", "ConfigMap", "programs"): programs,
             # Every pod that an API server has stored wants it, for its service account.
@@ -81,7 +83,9 @@ class Site:
     # ── pods ──────────────────────────────────────────────────────────────────────────────────
 
     def play(self, pod: Thing, node: Node, images: Mapping[str, Image] | None = None) -> Pod:
-        played = play(pod, node, {release.image(): OURS} | dict(images or {}))
+        played = play(
+            pod, node, dict.fromkeys(("runwatch", release.image()), OURS) | dict(images or {})
+        )
         self._pods.append(played)
         return played
 
@@ -93,18 +97,19 @@ class Site:
 
     def holds(self, pod: Pod, job: JobSet, node: Node) -> None:
         """Wait until the node's agent would see its process end, and the head knows that one."""
-        until(lambda: self.watches(node, pod.main.pid), 60, f"the agent to hold {pod.name}")
+        self.until(lambda: self.watches(node, pod.main.pid), f"the agent to hold {pod.name}")
         self.process(pod, job, state="running")
 
-    def start_agent(self, node: Node) -> Pod:
-        """As the chart says, with nothing left out but its system call filter."""
-        daemon = release.agent()
+    def start_agent(self, node: Node, template: Thing | None = None) -> Pod:
+        """As the chart says, with nothing left out but its system call filter.  `template`: as
+        another DaemonSet says."""
+        daemon = template or release.agent()
         about = {"name": f"agent-{node.name}", "namespace": "runwatch", "uid": str(uuid.uuid4())}
         journals = node.path("/var/lib/runwatch/journals")
         before = set(journals.glob(f"*-{node.name}-*"))
         agent = self.play({**daemon, "metadata": {**daemon["metadata"], **about}}, node)
         self.agents[node.name] = agent
-        until(lambda: set(journals.glob(f"*-{node.name}-*")) - before, 60, "the agent to begin")
+        self.until(lambda: set(journals.glob(f"*-{node.name}-*")) - before, "the agent to begin")
         return agent
 
     def kill_agent(self, node: Node) -> None:
@@ -169,7 +174,7 @@ class Site:
             assert len(same) < 2, same
             return is_so[0] if is_so else None
 
-        return until(found, 60, f"{wanted} of {self.processes(job)} {pod.words()} {self.words()}")
+        return self.until(found, f"{wanted} of {pod.name}", job)
 
     def values(self, job: JobSet) -> tuple[int, float | None]:
         """How many of the run's the head has, and their sum; None if there is no run."""
@@ -199,9 +204,14 @@ class Site:
                 check=False,
             )
 
-    def words(self) -> str:
-        said = {name: pod.main.words()[-2000:] for name, pod in self.agents.items()}
-        return f"head: {self._cluster.words()}, agents: {said}"
+    def until(self, condition: Callable[..., T | None], what: str, job: JobSet | None = None) -> T:
+        """Wait until it holds.  If it never does, what all have written by then is shown."""
+        try:
+            return until(condition, 60, what)
+        except AssertionError as error:
+            told = [] if job is None else self.processes(job)
+            words = {pod.name: pod.words() for pod in self._pods}
+            raise AssertionError(f"{error} {told} {words} {self._cluster.words()}") from None
 
     def close(self) -> None:
         for pod in reversed(self._pods):

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import pytest
 
-from runwatch.testing import until
 from tests.cluster import objects
 from tests.cluster.controllers import played
 from tests.cluster.server import Cluster
@@ -76,8 +75,7 @@ def test_what_its_pods_are(site: Site, node: Node, cluster: Cluster, workload: s
         found = [process for processes in told for process in processes]
         return found if {p["pod_uid"] for p in found} == {pod.uid for pod in pods} else []
 
-    words = [pod.words() for pod in pods]
-    told = {process["pod_uid"]: process for process in until(known, 60, f"{words} {site.words()}")}
+    told = {each["pod_uid"]: each for each in site.until(known, f"all pods of {workload}")}
     assert [told[pod.uid]["rank"] for pod in pods] == ranks
     assert [told[pod.uid]["pod"] for pod in pods] == [pod["metadata"]["name"] for pod in made]
     assert {each["node"] for each in told.values()} == {"gpu-1"}

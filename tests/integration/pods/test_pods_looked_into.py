@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from runwatch.testing import until
 from tests.integration.pods.kubelet import Node, Pod
 from tests.integration.pods.site import PROGRAMS, Site
 from tests.integration.pods.workloads import JobSet, ours, unchanged
@@ -29,7 +28,7 @@ def reached(site: Site, job: JobSet) -> str:
     run = site.run(job)
     assert run is not None
     path = f"/runs/{run['run']}/captures/preflight"
-    until(lambda: site.ask(path, {})["processes"], 60, site.words())
+    site.until(lambda: site.ask(path, {})["processes"], "its node to be known")
     return str(run["run"])
 
 
@@ -63,7 +62,7 @@ def assert_its_stacks_are_told(site: Site, run: str) -> None:
     """By the command, on a person's machine.  Outside, the process has another number than in its
     pod."""
     done = site.command("stacks", run, "--json")
-    assert done.returncode == 0, (done, site.words())
+    assert done.returncode == 0, done
     told = json.loads(done.stdout)
     assert told["unreachable"] == {} and told["waiting_for"] == [], told
     [group] = told["groups"]
@@ -73,13 +72,13 @@ def assert_its_stacks_are_told(site: Site, run: str) -> None:
 def assert_it_can_be_profiled(site: Site, run: str) -> None:
     begun = site.ask(f"/runs/{run}/captures", {"ranks": [0], "duration_ms": 100})
     path = f"/runs/{run}/captures/{begun['session']}"
-    told = until(lambda: _if_over(site.ask(path)), 60, site.words())
+    told = site.until(lambda: _if_over(site.ask(path)), "the end of the capture")
     [process] = told["processes"]
     assert told["hosts"] == ["gpu-1"] and process["host"] == "plain-workers-0-0"
     assert (process["rank"], process["state"], process["framework"]) == (0, "done", "torch")
     [file] = process["files"]
     path = f"/profiles/{run}/{begun['session']}"
-    kept = until(lambda: site.ask(path)["files"], 60, f"{file} at the head: {site.words()}")
+    kept = site.until(lambda: site.ask(path)["files"], f"{file} at the head")
     assert [each["name"] for each in kept] == [file] and file.startswith("plain-workers-0-0.")
     assert site.ask(path)["ranks"] == [0]
 
@@ -116,7 +115,7 @@ def test_a_rank_that_hangs_in_native_code_is_named_with_its_line(site: Site, nod
         told = site.ask(f"/runs/{run}/incidents")["incidents"]
         return [each for each in told if each["named_ns"]]
 
-    [incident] = until(named, 60, site.words())
+    [incident] = site.until(named, "the line to be named")
     assert incident["ranks"] == [0] and line_of("# hung") in incident["text"]
     shown = site.run(job)
     assert shown is not None and shown["stalled"]

@@ -6,7 +6,6 @@ import signal
 
 import pytest
 
-from runwatch.testing import until
 from tests.integration.pods.kubelet import Node
 from tests.integration.pods.site import Site
 from tests.integration.pods.test_pods_sidecar import SIDECAR
@@ -20,7 +19,7 @@ ALL = 6, float(sum(range(6)))
 
 def arrives(site: Site, job: JobSet) -> None:
     """All of it, and nothing twice."""
-    until(lambda: site.values(job) == ALL, 60, f"{job.name}: {site.values(job)} {site.words()}")
+    site.until(lambda: site.values(job) == ALL, f"all of {job.name}", job)
 
 
 def hasty(name: str, end: str = "well", **more: object) -> JobSet:
@@ -75,14 +74,13 @@ def test_the_agent_is_killed_and_comes_again(site: Site, node: Node) -> None:
     site.start_agent(node)
     arrives(site, ending)
     site.process(unseen, ending, state="completed")
-    until(lambda: site.watches(node, seen.main.pid), 60, site.words())
+    site.until(lambda: site.watches(node, seen.main.pid), "the next agent to hold it")
     seen.main.signal(signal.SIGKILL)
     site.process(seen, going, state="killed", signal="SIGKILL")
 
 
 def test_pods_that_come_again_are_the_next_attempt(site: Site, node: Node) -> None:
-    """Of the same workload, and the same run.  One that is made again by its name is another run's
-    attempt, too."""
+    """Of the same workload, and the same run."""
     job = ours("again", "three")
     first = site.started(job, node)
     first.main.signal(signal.SIGUSR1)

@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from runwatch.testing import until
+from tests.integration.pods import release
 from tests.integration.pods.kubelet import Node
 from tests.integration.pods.site import Site
 from tests.integration.pods.workloads import JobSet, ours
@@ -75,3 +76,15 @@ def environment_of(pid: int) -> dict[str, str] | None:
     words = Path(f"/proc/{pid}/environ").read_text().split("\0")
     told = dict(word.split("=", 1) for word in words if word)
     return told if "POD_NAME" in told else None
+
+
+@pytest.mark.soak
+def test_an_agent_without_the_chart(site: Site) -> None:
+    """Of the manifest in deploy/, on a node of its own."""
+    node = site.node("gpu-2")
+    site.start_agent(node, release.manifest())
+    job = ours("without-the-chart", "three")
+    pod = site.started(job, node)
+    pod.main.signal(signal.SIGUSR1)
+    assert pod.finish() == {"trainer": 3}
+    assert site.process(pod, job, state="failed", exit_code=3)["node"] == "gpu-2"

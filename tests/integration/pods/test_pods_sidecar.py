@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import pytest
 
-from runwatch.testing import until
 from tests.cluster.podsecurity import violations
 from tests.integration.pods.kubelet import Node
 from tests.integration.pods.site import Site
@@ -68,4 +67,4 @@ def test_who_asks_for_its_stacks_is_told_why_there_are_none(site: Site, bare: No
     def said() -> str:
         return str(site.ask(f"/runs/{run['run']}/stacks", {"rounds": 1})["unreachable"])
 
-    assert "sidecar" in until(answered, 60, site.words())
+    assert "sidecar" in site.until(answered, "an answer")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from runwatch.cli.pictures.stacks import print_incident
+from runwatch.cli.pictures.stacks import print_incident, print_stacks
 
 
 def printed(**changed: Any) -> str:
@@ -42,3 +42,13 @@ def test_how_loud_it_is_shows(severity: str, words: str, is_red: bool) -> None:
 def test_an_older_head_tells_of_alarms_only() -> None:
     assert RED in printed() and "stands still" in printed()
     assert "took no step" in printed(severity="note", state="closed", closed_ns=10**9)
+
+
+@pytest.mark.parametrize("unreachable", [{}, {"gpu-1": "no agent of it is connected"}])
+def test_where_nobody_sees_a_process_that_is_said(unreachable: dict[str, str]) -> None:
+    """Unless there is a better reason."""
+    answer = {"text": "", "groups": [], "processes": [], "waiting_for": []}
+    out = io.StringIO()
+    print_stacks({**answer, "unreachable": unreachable}, Console(file=out), full=False, ranks=[])
+    said = out.getvalue()
+    assert ("sidecar" in said, "no agent of it" in said) == (not unreachable, bool(unreachable))
