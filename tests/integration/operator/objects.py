@@ -91,7 +91,7 @@ def capture(
     )
 
 
-def connection(cluster: Cluster, name: str, **trigger: Any) -> Thing:
+def connection(cluster: Cluster, name: str, *, namespace: str = NAMESPACE, **trigger: Any) -> Thing:
     wanted = {
         "capturePort": 9999,
         "durationSeconds": 1,
@@ -103,7 +103,7 @@ def connection(cluster: Cluster, name: str, **trigger: Any) -> Thing:
         {
             "apiVersion": "diagon.gke.io/v1alpha1",
             "kind": "MLDiagnosticsConnection",
-            "metadata": {"name": name, "namespace": NAMESPACE},
+            "metadata": {"name": name, "namespace": namespace},
             "spec": {"triggerCapture": wanted},
         }
     )

@@ -250,11 +250,18 @@ class Site(processes.Cluster):
         assert self.captures().count(session) == 1, (session, self.captures(), self.words())
         assert len(self.traces(session)) == WORLD, self.traces(session)
 
-    def ended(self, kind: str, name: str, seconds: float = DEADLINE) -> Thing:
+    def ended(
+        self,
+        kind: str,
+        name: str,
+        seconds: float = DEADLINE,
+        *,
+        namespace: str = objects.NAMESPACE,
+    ) -> Thing:
         """Its status, once it is over."""
 
         def over() -> Thing | None:
-            status: Thing = self.api.get(kind, name, objects.NAMESPACE).get("status") or {}
+            status: Thing = self.api.get(kind, name, namespace).get("status") or {}
             return status if status.get("phase") in ("Succeeded", "Failed") else None
 
         return self.wait(over, f"{kind} {name} to end", seconds)

@@ -119,6 +119,7 @@ TRIED: Final[dict[str, list[Any]]] = {
     "operator.namespaces": [["runwatch", "team-a"]],
     "operator.files": ["/var/lib/profiles"],
     "operator.storageSchemes": [[], ["gs"]],
+    "operator.wideNamespaces": [["platform"]],
     "operator.ttlSecondsAfterFinished": [0, 31_536_000],
     **_in("operator", ACCOUNT, PLACED, VOLUMES, AFFINITY),
     "ingress.enabled": [True],

@@ -33,6 +33,14 @@ async def begin(head: Head, run: str, session: str, wanted: Mapping[str, Any]) -
         raise _final(error) from error
 
 
+async def namespaces_of(head: Head, run: str) -> set[str]:
+    """In which the pods of its newest attempt are."""
+    try:
+        return {namespace for namespace, _ in await pods_of(head, run)}
+    except HeadError as error:
+        raise _final(error) from error
+
+
 async def look(head: Head, run: str, session: str) -> Mapping[str, Any]:
     try:
         return await head.capture(run, session)

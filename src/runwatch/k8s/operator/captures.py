@@ -16,6 +16,7 @@ from runwatch.k8s import names
 from runwatch.k8s.api import Api
 from runwatch.k8s.operator import asking, objects
 from runwatch.k8s.operator.asking import Busy, Refused
+from runwatch.k8s.operator.bounds import Bounds
 from runwatch.k8s.operator.head import Head, HeadError
 from runwatch.k8s.operator.objects import FAILED, OVER, PENDING, RUNNING, SUCCEEDED, Kind, Ref
 from runwatch.k8s.operator.settings import OperatorSettings
@@ -75,6 +76,7 @@ class Captures:
         self, api: Api, head: Head, settings: OperatorSettings, *, clock: Clock = system_clock
     ) -> None:
         self._api, self._head, self._settings, self._clock = api, head, settings, clock
+        self._bounds = Bounds(api.access.namespace, settings)
 
     async def handle(self, ref: Ref) -> float | None:
         """The next step of one object; after how many seconds it wants another."""
@@ -100,6 +102,9 @@ class Captures:
         self, ref: Ref, thing: Thing, run: str, wanted: Mapping[str, Any]
     ) -> float | None:
         try:
+            if not self._bounds.are_wide(ref):
+                where = await asking.namespaces_of(self._head, run)
+                self._bounds.check(ref, f"run {run!r}", where)
             await asking.begin(self._head, run, session_of(thing), wanted)
         except Busy as error:
             await self._waits(ref, thing, str(error))

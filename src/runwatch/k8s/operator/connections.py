@@ -26,6 +26,7 @@ from runwatch.k8s import names
 from runwatch.k8s.api import Api
 from runwatch.k8s.operator import asking, objects, storage, targets
 from runwatch.k8s.operator.asking import Busy, Refused
+from runwatch.k8s.operator.bounds import Bounds
 from runwatch.k8s.operator.captures import BUSY_SECONDS, FILES_SECONDS, FOLLOW_SECONDS
 from runwatch.k8s.operator.head import Head, HeadError
 from runwatch.k8s.operator.objects import FAILED, OVER, PENDING, RUNNING, SUCCEEDED, Kind, Ref
@@ -56,6 +57,7 @@ class Connections:
         self, api: Api, head: Head, settings: OperatorSettings, *, clock: Clock = system_clock
     ) -> None:
         self._api, self._head, self._settings, self._clock = api, head, settings, clock
+        self._bounds = Bounds(api.access.namespace, settings)
         self._claimed: set[str] = set()
         """Objects whose programs we are about to ask, and nobody else."""
         self._outcomes: dict[str, _Outcome] = {}
@@ -70,6 +72,7 @@ class Connections:
             return await self._tidy(ref, thing)
         try:
             wanted = targets.wanted_of(thing, self._settings)
+            self._bounds.check(ref, "what podNamespace names", {wanted.namespace})
             try:
                 return await self._step(ref, thing, wanted)
             except StorageError as error:

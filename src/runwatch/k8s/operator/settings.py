@@ -39,6 +39,11 @@ class OperatorSettings:
     namespaces: str = setting(
         "", env="RUNWATCH_NAMESPACES", help="with commas: only these namespaces; empty = all"
     )
+    wide: str = setting(
+        "",
+        env="RUNWATCH_WIDE_NAMESPACES",
+        help="with commas: objects there may name what runs in any namespace; ours is one of them",
+    )
     files: Path | None = setting(
         None,
         env="RUNWATCH_FILES",
@@ -95,7 +100,11 @@ class OperatorSettings:
     @property
     def only(self) -> tuple[str, ...]:
         """These namespaces; none: all."""
-        return tuple(each for name in self.namespaces.split(",") if (each := name.strip()))
+        return _words(self.namespaces)
+
+    @property
+    def wide_namespaces(self) -> tuple[str, ...]:
+        return _words(self.wide)
 
     @property
     def link_base(self) -> str:
@@ -111,3 +120,7 @@ class OperatorSettings:
 
     def ca_bytes(self) -> bytes | None:
         return self.ca.read_bytes() if self.ca else None
+
+
+def _words(listed: str) -> tuple[str, ...]:
+    return tuple(word for each in listed.split(",") if (word := each.strip()))
