@@ -45,9 +45,7 @@ def told_of(run: str, run_name: str, incident: Mapping[str, Any], now_ns: int) -
     if closed_ns and now_ns - closed_ns > KEPT_NS:
         return
     start = f"run {run_name}: "
-    yield Told(
-        _id(run, id), "Warning", _BEGAN.get(kind, "Incident"), _cut(start + text), named_ns
-    )
+    yield Told(_id(run, id), "Warning", _BEGAN.get(kind, "Incident"), _cut(start + text), named_ns)
     if closed_ns and kind != "crash":
         why = str(incident.get("why") or "it goes on")
         message = _cut(f"{start}no longer: {why}")
@@ -130,4 +128,3 @@ def _cut(words: str) -> str:
 def _time(incident: Mapping[str, Any], name: str) -> int:
     value = incident.get(name)
     return value if isinstance(value, int) else 0
-
