@@ -46,6 +46,8 @@ def test_a_thousand_pods_at_once(site: Site, workloads: int, pods: int) -> None:
     assert owners == Counter(made.keys())
     for run in _runs(site, jobs):
         assert run["status"]["state"] == "completed", run
+    for run in _runs(site, jobs):
+        _check_told(site, run, made[run["metadata"]["ownerReferences"][0]["uid"]])
     for job in jobs:
         site.api.delete("job", job["metadata"]["name"], objects.NAMESPACE)
         for pod in made[job["metadata"]["uid"]]:
@@ -59,3 +61,18 @@ def _runs(site: Site, jobs: list[Thing]) -> list[Thing]:
         for run in site.api.list("runs", objects.NAMESPACE)
         if run["metadata"]["ownerReferences"][0]["uid"] in uids and run.get("status")
     ]
+
+
+def _check_told(site: Site, run: Thing, pods: list[Thing]) -> None:
+    """Of the pod that is the run's: its process said so.  The others came for nothing."""
+
+    def told() -> list[tuple[str, str, int]]:
+        _, answer = site.ask(f"/runs/{run['spec']['run']}/events?kind=pod&limit=10000")
+        return [
+            (each["body"]["uid"], each["body"]["what"], each["time_ns"])
+            for each in answer["events"]
+        ]
+
+    found = site.wait(told, f"what is told of {pods[0]['metadata']['name']}")
+    assert {uid for uid, _, _ in found} == {pods[0]["metadata"]["uid"]}
+    assert len(found) == len(set(found)), found

@@ -12,6 +12,7 @@ from runwatch.k8s.api import Access, Api
 from runwatch.k8s.operator.lease import Lease, LeaseLost
 from runwatch.testing import FakeClock
 from tests.cluster.server import Cluster
+from tests.unit.k8s.conftest import all_closed
 
 PATH = "runwatch-operator"
 SECOND = 1_000_000_000
@@ -49,6 +50,7 @@ def trial(cluster: Cluster, deed: Callable[[Api, FakeClock], Awaitable[None]]) -
     async def run() -> None:
         async with Api(access(cluster)) as api:
             await deed(api, FakeClock())
+        await all_closed()
 
     asyncio.run(run())
 
