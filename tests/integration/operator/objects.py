@@ -91,7 +91,7 @@ def capture(
     )
 
 
-def connection(cluster: Cluster, name: str, *, namespace: str = NAMESPACE, **trigger: Any) -> Thing:
+def connection(cluster: Cluster, name: str, namespace: str = NAMESPACE, /, **trigger: Any) -> Thing:
     wanted = {
         "capturePort": 9999,
         "durationSeconds": 1,

@@ -29,7 +29,7 @@ def test_a_neighbour_captures_nobody_and_is_not_told_where_the_run_is(
     site.begin_operator()
     objects.capture(site.api, "curious", RUN, namespace=neighbour)
     place = str(site.profiles / "curious")
-    objects.connection(site.api, "curious", namespace=neighbour, storageLocation=place)
+    objects.connection(site.api, "curious", neighbour, storageLocation=place)
     refused = site.ended("capture", "curious", namespace=neighbour)
     assert refused["phase"] == "Failed" and f"namespace {neighbour}" in refused["message"]
     assert objects.NAMESPACE not in refused["message"].split()
