@@ -40,6 +40,7 @@ PROGRAM: Final = (
     Variable("RUNWATCH_USER", "", "whose run it is (default: the user's name)"),
     Variable("RUNWATCH_HOST", "", "this node's name, if not the host name"),
     Variable("RUNWATCH_POD_UID", "", "set in a watched pod: its uid"),
+    Variable("RUNWATCH_POD_INDEX", "", "set in a watched pod of a StatefulSet: which one it is"),
     Variable("RUNWATCH_CONTAINER", "", "set in a watched pod: the container's name"),
     Variable("RUNWATCH_WORKLOAD", "", "set in a watched pod: JSON of the workload it is part of"),
     Variable("RUNWATCH_AGENT", "on", "off: a program starts no agent"),

@@ -75,6 +75,7 @@ def inject(
             "gets no GKE_DIAGON_ variables"
         )
     told = variables.identity(workload, chain, name, settings.cluster)
+    told += variables.place(pod, workload)
     told += variables.of_run(wished, settings, mode)
     for container in work.containers():
         _tell(container, [*told, variables.plain(variables.CONTAINER, text(container, "name"))])

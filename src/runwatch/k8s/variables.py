@@ -10,13 +10,15 @@ from runwatch.k8s.names import WATCHED, WORKLOAD
 from runwatch.k8s.settings import WebhookSettings
 from runwatch.k8s.wishes import Wishes
 from runwatch.k8s.workloads import Chain, Link
-from runwatch.kube import Thing, moment_ns, notes, part, text, written
+from runwatch.kube import Thing, labels, moment_ns, notes, part, text, written
 
 Variable = dict[str, Any]
 
 POD_NAME: Final = "POD_NAME"
 POD_UID: Final = "RUNWATCH_POD_UID"
 CONTAINER: Final = "RUNWATCH_CONTAINER"
+POD_INDEX: Final = "RUNWATCH_POD_INDEX"
+_INDEX: Final = "apps.kubernetes.io/pod-index"
 _FIELDS: Final = {
     POD_NAME: "metadata.name",
     "POD_NAMESPACE": "metadata.namespace",
@@ -73,6 +75,13 @@ def identity(workload: Link, chain: Chain, namespace: str, cluster: str) -> list
         variables.append(plain("GKE_DIAGON_IDENTIFIER", json.dumps(identifier)))
         variables.append(plain("GKE_DIAGON_METADATA", json.dumps(metadata)))
     return variables
+
+
+def place(pod: Thing, workload: Link) -> list[Variable]:
+    """Which of a StatefulSet's pods it is: nothing else tells its ranks apart."""
+    index = str(labels(pod).get(_INDEX, ""))
+    is_told = workload.group_kind == ("apps", "StatefulSet") and index.isascii() and index.isdigit()
+    return [plain(POD_INDEX, index)] if is_told else []
 
 
 def described(workload: Link) -> dict[str, str]:

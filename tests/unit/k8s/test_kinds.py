@@ -115,6 +115,7 @@ def expected(name: str, before: Thing) -> Thing:
             {"name": "RUNWATCH_WORKLOAD", "value": f'{start}"{shown_uid}"{end}'},
             {"name": "GKE_DIAGON_IDENTIFIER", "value": identifier},
             {"name": "GKE_DIAGON_METADATA", "value": metadata},
+            *([{"name": "RUNWATCH_POD_INDEX", "value": "1"}] if kind == "StatefulSet" else []),
             {"name": "RUNWATCH_HEAD", "value": HEAD},
             {"name": "RUNWATCH_CONTAINER", "value": container["name"]},
             {"name": "RUNWATCH_DIR", "value": "/var/lib/runwatch"},

@@ -88,6 +88,13 @@ def test_two_namespaces_whose_jobs_are_called_the_same_are_two_runs() -> None:
     assert default_name(POD | {"JOBSET_NAME": "the-set"}) == "the-set", "nobody watches the pod"
 
 
+def test_pods_of_a_stateful_set_are_its_ranks_unless_a_launcher_says_more() -> None:
+    second = told("StatefulSet") | {"RUNWATCH_POD_INDEX": "1"}
+    assert identify(None, environment=second, modules={}).rank == 1
+    assert identify(None, environment=second | {"RANK": "7"}, modules={}).rank == 7
+    assert identify(None, environment=second | {"LWS_WORKER_INDEX": "0"}, modules={}).rank == 0
+
+
 # ── who began together ─────────────────────────────────────────────────────────────────────────
 
 Pods = list[tuple[dict[str, str], int, float, float]]
