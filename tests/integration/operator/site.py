@@ -130,6 +130,7 @@ class Site(processes.Cluster):
         self.operators: list[Operator] = []
         self.programs: list[subprocess.Popen[bytes]] = []
         self._asked_before = 0
+        self._usual: Operator | None = None
         self.relay = Relay(self.http_port)
         self.api = ApiServer(root / "api").__enter__()
 
@@ -186,7 +187,19 @@ class Site(processes.Cluster):
         self.programs.append(process)
         return process
 
+    def usual(self) -> Operator:
+        """One that several tests have in turn: to begin one costs more than most of them."""
+        if self._usual is None or self._usual.process.poll() is not None:
+            self.end_operators()
+            self._usual = self.begin_operator("operator-usual")
+        return self._usual
+
     def begin_operator(self, name: str = "operator-a", **environment: str) -> Operator:
+        """The usual one makes way for it."""
+        if self._usual is not None:
+            self._usual.kill()
+            self._usual = None
+            self.forget_lease()
         made = Operator(self, name, environment)
         self.operators.append(made)
         return made
@@ -195,6 +208,19 @@ class Site(processes.Cluster):
         for operator in self.operators:
             operator.kill()
         self.operators.clear()
+        self._usual = None
+        self.forget_lease()
+        self.settle()
+
+    def is_usual(self) -> bool:
+        return self._usual is not None and self._usual.process.poll() is None
+
+    def forget_lease(self) -> None:
+        if self.api.find("lease", "runwatch-operator", "runwatch"):
+            self.api.delete("lease", "runwatch-operator", "runwatch")
+
+    def settle(self) -> None:
+        """Nothing goes wrong any more."""
         self._asked_before = len(self.api.asked)
         self.api.faults.clear()
         self.api.faults.done.clear()

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.xdist_group("operator"), pytest.mark.timeout(300)]
 
 
 def test_a_capture_is_carried_out_once_and_says_where_its_traces_are(site: Site) -> None:
-    operator = site.begin_operator()
+    operator = site.usual()
     made = objects.capture(site.api, "first", RUN)
     session = f"capture-{made['metadata']['uid']}"
     status = site.ended("capture", "first")
@@ -26,11 +26,10 @@ def test_a_capture_is_carried_out_once_and_says_where_its_traces_are(site: Site)
     site.check_captured_once(session)
     thing = site.api.get("capture", "first", objects.NAMESPACE)
     assert not thing["metadata"].get("annotations") and not thing["metadata"].get("finalizers")
-    assert operator.stop() == 0
 
 
 def test_what_cannot_be_captured_fails_in_words(site: Site) -> None:
-    site.begin_operator()
+    site.usual()
     objects.capture(site.api, "nobody", "no-such-run")
     objects.capture(site.api, "no-rank", RUN, ranks=[7], durationSeconds=1)
     nobody, no_rank = site.ended("capture", "nobody"), site.ended("capture", "no-rank")
@@ -41,7 +40,7 @@ def test_what_cannot_be_captured_fails_in_words(site: Site) -> None:
 
 
 def test_an_ended_capture_is_deleted_when_its_time_is_over(site: Site) -> None:
-    site.begin_operator()
+    site.usual()
     objects.capture(site.api, "short", "no-such-run", durationSeconds=1, ttlSecondsAfterFinished=1)
     objects.capture(site.api, "long", "no-such-run", durationSeconds=1)
     site.ended("capture", "long")
@@ -51,7 +50,7 @@ def test_an_ended_capture_is_deleted_when_its_time_is_over(site: Site) -> None:
 
 
 def test_a_capture_that_is_deleted_meanwhile_is_not_made_again(site: Site) -> None:
-    operator = site.begin_operator()
+    operator = site.usual()
     made = objects.capture(site.api, "brief", RUN)
     session = f"capture-{made['metadata']['uid']}"
     until(lambda: session in site.captures(), 30, site.words())

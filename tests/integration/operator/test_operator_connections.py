@@ -31,7 +31,7 @@ FIELDS = (
 
 
 def test_a_profile_is_put_where_the_connection_says(site: Site) -> None:
-    operator = site.begin_operator()
+    operator = site.usual()
     seen: list[str] = []
 
     def phase_of(asked: Any) -> None:
@@ -68,7 +68,7 @@ def test_bad_pods_and_places_fail_in_words(site: Site) -> None:
     }
     objects.pod(site.api, "alone")
     before = len(site.captures())
-    site.begin_operator()
+    site.usual()
     for name, (trigger, _) in bad.items():
         objects.connection(site.api, name, **{"storageLocation": str(site.profiles)} | trigger)
     for name, (_, words) in bad.items():
@@ -129,7 +129,7 @@ def program() -> Iterator[Program]:
 def test_a_program_that_the_head_does_not_know_is_asked_at_its_port(
     site: Site, program: Program
 ) -> None:
-    operator = site.begin_operator()
+    operator = site.usual()
     objects.pod(site.api, "stranger")
     where = {"podName": "stranger", "capturePort": program.port}
     objects.connection(site.api, "direct", storageLocation=str(site.profiles), **where)
@@ -161,8 +161,14 @@ def test_a_program_is_not_asked_twice_when_the_operator_is_killed_meanwhile(
     site.api.delete("pod", "stranger", objects.NAMESPACE)
 
 
+def test_an_ended_connection_is_deleted_when_its_time_is_over(site: Site) -> None:
+    site.begin_operator(RUNWATCH_TTL_SECONDS="1")
+    objects.connection(site.api, "old", podName="nobody", storageLocation=str(site.profiles))
+    site.wait(lambda: site.api.find("mldc", "old", objects.NAMESPACE) is None, "it to go")
+
+
 def test_kubectl_prints_status_and_age(site: Site) -> None:
-    site.begin_operator()
+    site.usual()
     objects.connection(site.api, "shown", podName="nobody", storageLocation=str(site.profiles))
     site.ended("mldc", "shown")
     told = printed(site, "get", "mldc", "-n", objects.NAMESPACE)

@@ -19,7 +19,7 @@ STATUS = r"/captures/[^/]+/status$"
 def test_conflicts_lost_answers_and_watches_that_break(site: Site) -> None:
     """All of it in one life: a write meets 409, another is done and nobody says so, the head's
     answer is lost, watches break and what they missed is forgotten."""
-    operator = site.begin_operator()
+    operator = site.usual()
     operator.works()
     faults = site.api.faults
     faults.conflict(STATUS, times=2)
@@ -41,7 +41,7 @@ def test_conflicts_lost_answers_and_watches_that_break(site: Site) -> None:
 
 def test_an_api_server_that_is_away_and_a_head_that_is(site: Site) -> None:
     """The lease is lost meanwhile, and taken again; nobody is asked twice."""
-    operator = site.begin_operator()
+    operator = site.usual()
     operator.works()
     made = objects.capture(site.api, "patient", RUN)
     session = f"capture-{made['metadata']['uid']}"
@@ -63,7 +63,7 @@ def test_an_api_server_that_is_away_and_a_head_that_is(site: Site) -> None:
 def test_a_wrong_token_is_no_fault_of_the_object(site: Site) -> None:
     right = site.token_file.read_text()
     site.token_file.write_text("wrong-token-of-some-length")
-    site.begin_operator()
+    site.usual()
     made = objects.capture(site.api, "locked-out", RUN)
     site.wait(lambda: _says(site, "locked-out", "token"), "the object to say why it waits")
     site.token_file.chmod(0o644)  # no better: everybody may read it

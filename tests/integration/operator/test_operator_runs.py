@@ -87,7 +87,7 @@ def test_a_run_is_an_object_and_its_incidents_are_events_told_once(
 
 
 def test_a_healthy_run_has_an_object_and_no_event(site: Site) -> None:
-    site.begin_operator()
+    site.usual()
     job = site.api.get("job", "llama", objects.NAMESPACE)
     before = site.wait(lambda: _status(site, job).get("step"), "a step")
     site.wait(lambda: _status(site, job)["step"] > before, "a later step")
@@ -102,7 +102,7 @@ def test_a_pod_that_names_another_workload_makes_nothing(site: Site) -> None:
     job = site.api.get("job", "llama", objects.NAMESPACE)
     forged = job | {"metadata": job["metadata"] | {"name": "forged"}}
     objects.pod(site.api, "forger", forged)
-    begun = site.begin_operator()
+    begun = site.usual()
     site.wait(lambda: _run_of(site, job), "the run")
     site.wait(lambda: begun.handled("runs") >= 2, "both to be looked at")
     runs = site.api.list("runs", objects.NAMESPACE)
