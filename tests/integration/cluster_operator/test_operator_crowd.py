@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.operator import objects, programs
-from tests.integration.operator.site import Site
+from tests.integration.cluster_operator import objects, programs
+from tests.integration.cluster_operator.site import Site
 
 pytestmark = [pytest.mark.xdist_group("operator"), pytest.mark.timeout(600)]
 Thing = dict[str, Any]

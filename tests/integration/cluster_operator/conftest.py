@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from runwatch.testing import until
-from tests.integration.operator import objects
-from tests.integration.operator.site import DEADLINE, RUN, WORLD, Site
+from tests.integration.cluster_operator import objects
+from tests.integration.cluster_operator.site import DEADLINE, RUN, WORLD, Site
 
 
 @pytest.fixture(scope="package")

@@ -9,8 +9,8 @@ import threading
 from typing import Final
 
 from tests.cluster.faults import Asked
-from tests.integration.operator.relay import Heard
-from tests.integration.operator.site import Operator, Site
+from tests.integration.cluster_operator.relay import Heard
+from tests.integration.cluster_operator.site import Operator, Site
 
 _WRITES: Final = ("POST", "PUT", "PATCH", "DELETE")
 

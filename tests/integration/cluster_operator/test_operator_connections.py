@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from tests.cluster.answers import Refusal
-from tests.integration.operator import objects
-from tests.integration.operator.kubectl import printed
-from tests.integration.operator.site import Site
+from tests.integration.cluster_operator import objects
+from tests.integration.cluster_operator.kubectl import printed
+from tests.integration.cluster_operator.site import Site
 
 pytestmark = [pytest.mark.xdist_group("operator"), pytest.mark.timeout(300)]
 Thing = dict[str, Any]

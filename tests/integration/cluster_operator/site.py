@@ -20,8 +20,8 @@ from tests import tokens
 from tests.cluster.chart import rendered
 from tests.cluster.server import Cluster as ApiServer
 from tests.integration import processes
-from tests.integration.operator import objects, programs
-from tests.integration.operator.relay import Relay
+from tests.integration.cluster_operator import objects, programs
+from tests.integration.cluster_operator.relay import Relay
 
 RUN: Final = "llama"
 WORLD: Final = 2

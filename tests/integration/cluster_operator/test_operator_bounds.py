@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.operator import objects
-from tests.integration.operator.site import RUN, Site
+from tests.integration.cluster_operator import objects
+from tests.integration.cluster_operator.site import RUN, Site
 
 pytestmark = [pytest.mark.xdist_group("operator"), pytest.mark.timeout(300)]
 NEIGHBOUR = "neighbour"

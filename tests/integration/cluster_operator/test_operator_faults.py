@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.cluster.faults import CUT, Asked
-from tests.integration.operator import objects
-from tests.integration.operator.relay import Heard
-from tests.integration.operator.site import RUN, Site
+from tests.integration.cluster_operator import objects
+from tests.integration.cluster_operator.relay import Heard
+from tests.integration.cluster_operator.site import RUN, Site
 
 pytestmark = [pytest.mark.xdist_group("operator"), pytest.mark.timeout(300)]
 STATUS = r"/captures/[^/]+/status$"

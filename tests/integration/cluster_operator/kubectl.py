@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.operator.site import Site
+from tests.integration.cluster_operator.site import Site
 
 
 def printed(site: Site, *words: str) -> str:

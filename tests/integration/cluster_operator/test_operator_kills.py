@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from runwatch.testing import until
-from tests.integration.operator import objects
-from tests.integration.operator.deeds import Deeds
-from tests.integration.operator.site import RUN, Site
+from tests.integration.cluster_operator import objects
+from tests.integration.cluster_operator.deeds import Deeds
+from tests.integration.cluster_operator.site import RUN, Site
 
 pytestmark = [pytest.mark.xdist_group("operator"), pytest.mark.timeout(600)]
 Thing = dict[str, Any]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from runwatch.testing import until
-from tests.integration.operator import objects
-from tests.integration.operator.site import RUN, WORLD, Site
+from tests.integration.cluster_operator import objects
+from tests.integration.cluster_operator.site import RUN, WORLD, Site
 
 pytestmark = [pytest.mark.xdist_group("operator"), pytest.mark.timeout(300)]
 

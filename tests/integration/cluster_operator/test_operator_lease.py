@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.operator import objects
-from tests.integration.operator.deeds import Deeds
-from tests.integration.operator.site import RUN, Site
+from tests.integration.cluster_operator import objects
+from tests.integration.cluster_operator.deeds import Deeds
+from tests.integration.cluster_operator.site import RUN, Site
 
 CONNECTIONS = "mldiagnosticsconnections.diagon.gke.io"
 pytestmark = [pytest.mark.xdist_group("operator"), pytest.mark.timeout(300)]
