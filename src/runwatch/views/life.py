@@ -228,6 +228,8 @@ def ending(row: ProcessRow, evidence: Evidence, now_ns: int, window_ns: int) -> 
     found = _state(evidence.end(row), evidence.exits.get(row.journal), last_ns, recent, gone)
     if found.state == "lost":
         found = _as_the_pod_says(found, row, evidence, last_ns)
+    elif found.reason == UNSEEN:
+        found = _with_the_code_that_the_pod_saw(found, row, evidence, last_ns)
     elif found.state in ("failed", "killed") and (pod := evidence.pod(row)) is not None:
         found = _with_what_the_pod_says(found, pod, evidence.pod_end(row, last_ns))
     return found, last_ns
@@ -281,6 +283,21 @@ def _as_the_pod_says(lost: Ending, row: ProcessRow, evidence: Evidence, last_ns:
     return Ending("completed", reason, end.time_ns, end.exit_code)
 
 
+def _with_the_code_that_the_pod_saw(
+    seen: Ending, row: ProcessRow, evidence: Evidence, last_ns: int
+) -> Ending:
+    """After its last words a program may exit with any code; only that of the container's first
+    process is the container's."""
+    end = evidence.pod_end(row, last_ns)
+    if end is None or end.exit_code is None:
+        return seen
+    if row.pid == _FIRST:
+        return _as_the_pod_says(seen, row, evidence, last_ns)
+    if not end.exit_code:
+        return seen
+    return replace(seen, reason=f"{UNSEEN}; its container ended with exit code {end.exit_code}")
+
+
 def _with_what_the_pod_says(seen: Ending, pod: Pod, end: PodEnd | None) -> Ending:
     """Somebody saw how the process ended; the pod may say why."""
     if end is None or seen.out_of_memory:
@@ -309,6 +326,8 @@ _HOW: Final = {
     "failed": "failed",
 }
 _SENT_AWAY: Final = ("evicted", "preempted", "deleted", "node_lost")
+_FIRST: Final = 1
+"""The number of a container's first process, as that sees it."""
 
 
 def _from_run_end(end: End) -> Ending:

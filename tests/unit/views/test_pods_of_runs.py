@@ -29,11 +29,11 @@ def said(seconds: float, message: Any) -> EventRow:
 
 
 def state_of(
-    pods: Sequence[EventRow], *events: EventRow, now: float = 1_000, **more: Any
+    pods: Sequence[EventRow], *events: EventRow, now: float = 1_000, pid: int = 100, **more: Any
 ) -> ProcessState:
     begun = RunStart(run="run", pod="pod-u", pod_uid="u", container="train", node="node-1")
     shift = (T0 - START) / 10**9
-    rows = [process(start=shift + 100, last=shift + 195)]
+    rows = [replace(process(start=shift + 100, last=shift + 195), pid=pid)]
     life = [said(100, replace(begun, **more)), *events]
     (state,) = process_states(rows, life, at(now), pods=Pods([*MADE, *pods]))
     return state
@@ -74,6 +74,35 @@ def test_who_saw_it_has_the_last_word(
     found = state_of(pods, *events)
     assert (found.state, found.reason.endswith(reason)) == (state, True), found.reason
     assert found.out_of_memory == ("out of memory" in reason)
+
+
+LAST_WORDS = said(199, RunEnd("completed"))
+
+
+@pytest.mark.parametrize(
+    "pid, pods, state, reason",
+    [
+        (1, [ended(200, 3)], "failed", "its container ended with exit code 3"),
+        (1, [row(198, "deleted"), ended(200, 143)], "killed", "SIGTERM, pod pod-u deleted"),
+        (1, [ended(200)], "completed", "ended normally, as its pod says"),
+        (1, [], "completed", "nobody saw its exit code"),
+        # One of several in its container: the code may be another's.
+        (
+            7,
+            [ended(200, 3)],
+            "completed",
+            "saw its exit code; its container ended with exit code 3",
+        ),
+        (7, [ended(200)], "completed", "nobody saw its exit code"),
+    ],
+)
+def test_an_exit_code_after_the_last_words_is_the_pods_to_tell(
+    pid: int, pods: Sequence[EventRow], state: str, reason: str
+) -> None:
+    """`sys.exit(3)` in a pod whose agent cannot see its processes."""
+    found = state_of(pods, LAST_WORDS, pid=pid)
+    assert (found.state, found.reason.endswith(reason)) == (state, True), found.reason
+    assert found.exit_code == {"failed": 3, "killed": None}.get(state, found.exit_code)
 
 
 def test_a_process_that_is_still_heard_of_runs() -> None:
