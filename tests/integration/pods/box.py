@@ -43,7 +43,7 @@ class Box:
     memory: str = ""
     """The group that it sees as /sys/fs/cgroup/memory."""
     machine: list[str] = field(default_factory=list)
-    """Folders of the machine's that lie on other disks than its root."""
+    """Folders of the machine's that its root alone does not have: on other disks, or in /tmp."""
     opened: list[str] = field(default_factory=list)
     """Folders that all may pass through: an interpreter below root's home, for one."""
     hidden: list[str] = field(default_factory=list)
@@ -113,17 +113,17 @@ def _make_root(box: Box) -> None:
     for folder in (root, upper, work):
         os.mkdir(folder)
     system.mount("root", root, "overlay", options=f"lowerdir=/,upperdir={upper},workdir={work}")
-    for path in box.machine:
-        _bind(path, root, path, read_only=True)
     for path in box.opened:
         os.chmod(f"{root}{path}", 0o755)
     for path, text in box.files.items():
         Path(f"{root}{path}").write_text(text)
     _make_system(box, root)
-    for path in box.hidden:
-        system.mount("hidden", f"{root}{path}", "tmpfs", system.RDONLY)
     for source, target, read_only in sorted(box.mounts, key=lambda each: each[1]):
         _bind(source, root, target, read_only=read_only)
+    for path in box.machine:
+        _bind(path, root, path, read_only=True)
+    for path in box.hidden:
+        system.mount("hidden", f"{root}{path}", "tmpfs", system.RDONLY)
     if box.read_only:
         system.mount("", root, flags=system.BIND | system.REMOUNT | system.RDONLY)
     system.pivot_root(root)

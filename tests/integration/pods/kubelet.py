@@ -226,7 +226,7 @@ class Pod:
             join=[network.namespace(kind) for kind in ("net", "uts", "ipc")] if network else [],
             cgroups=[str(group.folder)] if group else [],
             memory=str(group.folder) if group else "",
-            machine=_on_other_disks(),
+            machine=_out_of_reach(),
             opened=_closed_ways(),
             hidden=[path for path in image.hidden if os.path.isdir(path)],
             files={
@@ -290,9 +290,12 @@ def _needed() -> list[Path]:
     return [Path(sys.base_prefix).resolve(), Path(sys.prefix).resolve(), REPOSITORY]
 
 
-def _on_other_disks() -> list[str]:
+def _out_of_reach() -> list[str]:
+    """What lies on another disk than the root, or where a container has a folder of its own."""
     root = os.stat("/").st_dev
-    return [str(path) for path in _needed() if path.stat().st_dev != root]
+    return [
+        str(path) for path in _needed() if path.stat().st_dev != root or path.is_relative_to("/tmp")
+    ]
 
 
 def _closed_ways() -> list[str]:
