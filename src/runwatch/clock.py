@@ -40,6 +40,22 @@ class SystemClock:
 system_clock = SystemClock()
 
 
+class StillClock:
+    """A moment.  For journals whose records bring their own times."""
+
+    def __init__(self, now_ns: int) -> None:
+        self._now_ns = now_ns
+
+    def wall_ns(self) -> int:
+        return self._now_ns
+
+    def mono_ns(self) -> int:
+        return self._now_ns
+
+    def wait(self, seconds: float, wake: Callable[[float], bool]) -> bool:
+        return wake(max(seconds, 0.0))
+
+
 def tick_of(clock: Clock) -> Callable[[], int]:
     return clock.tick_ns if isinstance(clock, SystemClock) else clock.mono_ns
 

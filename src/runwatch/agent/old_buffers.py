@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import median_low
 from typing import Any, Final
 
+from runwatch.clock import StillClock
 from runwatch.journal.reader import JournalReader
 from runwatch.journal.segment import new_journal_id
 from runwatch.journal.writer import JournalWriter
@@ -71,7 +72,7 @@ def _write(root: Path, host: str, samples: Sequence[Sample]) -> Written:
     digest = _digest(host, samples)
     journal = new_journal_id(host, 0, start_ns, digest[:16])
     origin = Origin(journal, host, 0, start_ns, IMPORTED + digest, 0, "agent", "gswarm")
-    writer = JournalWriter(root, origin, budget_bytes=BUDGET_BYTES, clock=_Moment(start_ns))
+    writer = JournalWriter(root, origin, budget_bytes=BUDGET_BYTES, clock=StillClock(start_ns))
     name = session_name(host, start_ns)
     try:
         id = digest[:16]
@@ -144,21 +145,3 @@ def _end(directory: Path) -> Position:
         return reader.position
     finally:
         reader.close()
-
-
-class _Moment:
-    """A clock that stands still: samples bring their own times."""
-
-    def __init__(self, now_ns: int) -> None:
-        self._now_ns = now_ns
-
-    @property
-    def wall_ns(self) -> Callable[[], int]:
-        return lambda: self._now_ns
-
-    @property
-    def mono_ns(self) -> Callable[[], int]:
-        return lambda: self._now_ns
-
-    def wait(self, seconds: float, wake: Callable[[float], bool]) -> bool:
-        return wake(0.0)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from runwatch._version import __version__
+from runwatch.clock import StillClock
 from runwatch.errors import SegmentError, UsageError
 from runwatch.imports.items import (
     KINDS,
@@ -273,7 +274,7 @@ class _Journal:
                 folder,
                 origin,
                 budget_bytes=_NO_BUDGET,
-                clock=_Moment(book.start_ns),
+                clock=StillClock(book.start_ns),
                 first_segment=book.next_segment,
                 records_before=book.records,
             )
@@ -444,19 +445,3 @@ def end_of(directory: Path) -> Position:
 
 def ends_in(part: Path) -> dict[JournalId, Position]:
     return {JournalId(each.name): end_of(each) for each in (part / "journals").iterdir()}
-
-
-class _Moment:
-    """A clock that stands still: items bring their own times."""
-
-    def __init__(self, now_ns: int) -> None:
-        self._now_ns = now_ns
-
-    def wall_ns(self) -> int:
-        return self._now_ns
-
-    def mono_ns(self) -> int:
-        return self._now_ns
-
-    def wait(self, seconds: float, wake: Callable[[float], bool]) -> bool:
-        return wake(max(seconds, 0.0))

@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from runwatch._version import __version__
 from runwatch.address import Address
-from runwatch.clock import Clock, system_clock
+from runwatch.clock import Clock, StillClock, system_clock
 from runwatch.errors import SegmentError, UsageError
 from runwatch.journal.liveness import boot_id, is_alive, pid_namespace, start_ticks, this_host
 from runwatch.journal.reader import JournalReader
@@ -110,7 +110,7 @@ class OwnJournal:
             ),
             segment_bytes=MIN_SEGMENT_BYTES,
             budget_bytes=OWN_BYTES,
-            clock=_Still(now_ns),
+            clock=StillClock(now_ns),
         )
 
     # ── telling ───────────────────────────────────────────────────────────────────────────────
@@ -193,19 +193,3 @@ def _rows(reader: JournalReader) -> Iterator[Row]:
                     yield Row(runs[event.scope], Told(event.time_ns, PodTold.of(event.body)))
     finally:
         reader.close()
-
-
-class _Still:
-    """A journal's clock that stands still: what is told brings the API server's time, exactly."""
-
-    def __init__(self, now_ns: int) -> None:
-        self._now_ns = now_ns
-
-    def wall_ns(self) -> int:
-        return self._now_ns
-
-    def mono_ns(self) -> int:
-        return self._now_ns
-
-    def wait(self, seconds: float, wake: Callable[[float], bool]) -> bool:
-        return wake(max(seconds, 0.0))
