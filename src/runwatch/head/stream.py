@@ -327,6 +327,12 @@ class GrpcServer:
         await self._server.stop(grace)
 
 
+def is_no_cancellation(record: logging.LogRecord) -> bool:
+    """A call that is cancelled before its turn comes, as when a head ends, is a traceback in gRPC's
+    log, and nothing to anybody."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+
+
 async def serve_grpc(
     service: SpineService | None,
     address: str,
@@ -339,6 +345,7 @@ async def serve_grpc(
     """Start listening; returns the server and the port it got.  `others` are served beside the
     service, or alone; `also` is another address."""
     uploads = Uploads()
+    logging.getLogger("grpc._cython.cygrpc").addFilter(is_no_cancellation)
     server = grpc.aio.server(
         interceptors=(admission or Admission(), uploads),
         options=[
