@@ -28,6 +28,7 @@ PROCESS_BYTES: Final = 256 << 20
 _NOBODY: Final = 65532
 _AGENT_NEEDS: Final = {"cpu": "100m", "memory": "256Mi"}
 _FILES_NEED: Final = {"cpu": "250m", "memory": "128Mi"}
+_STORAGE: Final = "ephemeral-storage"
 _DISK: Final = ("256Mi", "2Gi")
 
 
@@ -95,8 +96,18 @@ def needs(pod: Thing, most: Mapping[str, str], *, with_disk: bool = False) -> di
         return {}
     asked, bound = dict(most), dict(most)
     if with_disk:
-        asked["ephemeral-storage"], bound["ephemeral-storage"] = _DISK
+        asked[_STORAGE] = _DISK[0]
+        if _limits_disk(pod):
+            bound[_STORAGE] = _DISK[1]
     return {"resources": {"requests": asked, "limits": bound}}
+
+
+def _limits_disk(pod: Thing) -> bool:
+    """The kubelet evicts a pod that takes more than its containers' limits together, and one that
+    has none counts as nothing: were ours the only limit, it would be the program's, too."""
+    spec = part(pod, "spec")
+    containers = (*parts(spec.get("containers")), *parts(spec.get("initContainers")))
+    return any(_STORAGE in part(each, "resources", "limits") for each in containers)
 
 
 def security(pod: Thing, user: int | None) -> dict[str, Any]:

@@ -42,6 +42,17 @@ def test_what_we_ask_for_is_what_we_may_use() -> None:
         }
 
 
+@pytest.mark.parametrize("place", ["containers", "initContainers"])
+def test_a_program_without_a_limit_of_disk_gets_none_by_ours(place: str) -> None:
+    """The kubelet adds up the limits that there are, and evicts a pod that takes more."""
+    free = with_user(1)
+    assert "ephemeral-storage" not in agent(free, 1, SETTINGS)["resources"]["limits"]
+    limited = with_user(1)
+    container = {"name": "x", "image": "x", "resources": {"limits": {"ephemeral-storage": "1Gi"}}}
+    limited["spec"].setdefault(place, []).append(container)
+    assert agent(limited, 1, SETTINGS)["resources"]["limits"]["ephemeral-storage"] == "2Gi"
+
+
 def test_a_share_of_the_whole_pod_is_not_exceeded() -> None:
     assert needs(with_user(1, resources={"limits": {"cpu": "1"}}), {"cpu": "1"}) == {}
 

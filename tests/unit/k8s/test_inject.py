@@ -74,7 +74,7 @@ def test_a_sidecar_ships_what_the_pod_records() -> None:
             ],
             "resources": {
                 "requests": {"cpu": "100m", "memory": "256Mi", "ephemeral-storage": "256Mi"},
-                "limits": {"cpu": "100m", "memory": "256Mi", "ephemeral-storage": "2Gi"},
+                "limits": {"cpu": "100m", "memory": "256Mi"},
             },
         }
     ]
