@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from runwatch.logs import Sparing
+from tests import fork_server
 from tests.integration.chromium import NO_BROWSER
 
 HOW_TO_GET_IT = "skipped without a browser (to run them: install chromium)"
@@ -25,6 +26,13 @@ settings.load_profile("runwatch")
 # inherit that: programs under test would never be interrupted.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def commands_are_forked() -> Iterator[None]:
+    """Started by a fork server, which has imported them already."""
+    with fork_server.install():
+        yield
 
 
 @pytest.fixture(autouse=True)

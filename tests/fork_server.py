@@ -1,0 +1,375 @@
+"""Starts Runwatch's own commands by forking a process that has imported them already.
+
+Importing is most of what a short command costs: 0.5 s of processor time for a head, 0.2 s for an
+agent, and the tests start about a thousand of them.  `install` makes `subprocess.Popen` start
+`python -m runwatch.cli …` and `python -m runwatch.agent …` by way of a fork server; every other
+command, and every option that a fork cannot reproduce, starts as usual.  `COLD_START=1` in the
+environment turns this off; `make shake` and `make soak` do.
+
+A forked process has its own command line and environment in /proc, its own standard streams and
+the exit status of a process that was started the usual way.  Only its parent differs: the server.
+"""
+
+from __future__ import annotations
+
+import array
+import atexit
+import contextlib
+import ctypes
+import gc
+import importlib
+import inspect
+import json
+import os
+import pkgutil
+import resource
+import runpy
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+ROOT: Final = Path(__file__).parents[1]
+COLD_START: Final = "COLD_START"
+PRELOADED: Final[Mapping[str, Sequence[str]]] = {
+    "head": ("runwatch.head.main", "runwatch.agent.main", "runwatch.cli.commands"),
+    "cluster": ("runwatch.k8s.webhook", "runwatch.k8s.operator.main"),
+}
+"""What each kind of server imports before it forks."""
+LIGHT_COMMANDS: Final = ("exec", "dropin", "config")
+"""These import little, and a fork of a large process would make them slower."""
+INTERPRETER_VARIABLES: Final = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "OMP_", "OPENBLAS_")
+"""Read by the interpreter or its libraries as they start: a fork cannot change them any more."""
+MAX_MESSAGE: Final = 200_000
+PR_SET_MM, PR_SET_MM_MAP, UNCHANGED_FILE = 35, 14, 0xFFFFFFFF
+STATUS: Final = struct.Struct("=id")
+"""A wait status, and the processor seconds that the process and its children used."""
+
+
+class Request(NamedTuple):
+    module: str
+    arguments: list[str]
+    environment: dict[str, str]
+    directory: str
+    umask: int
+    new_session: bool
+    passed: list[int]
+    """The numbers of the descriptors that the process inherits beside the standard streams."""
+
+
+# ── the side of the tests ─────────────────────────────────────────────────────────────────────
+
+
+class ForkServers:
+    """The servers of this process, started when they are first needed."""
+
+    def __init__(self) -> None:
+        self._owner = os.getpid()
+        self._servers: dict[str, tuple[subprocess.Popen[bytes], socket.socket]] = {}
+        self.cpu_seconds = 0.0
+        """Used by processes that have ended; `getrusage` counts only direct children."""
+
+    def fork(self, kind: str, request: Request, descriptors: list[int]) -> int | None:
+        """Returns the process id, or None if the process must be started the usual way."""
+        if os.getpid() != self._owner:
+            return None
+        message = json.dumps(request).encode()
+        if len(message) > MAX_MESSAGE:
+            return None
+        line = self._line(kind)
+        rights = array.array("i", descriptors)
+        line.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        answer = line.recv(100)
+        if not answer:
+            raise RuntimeError(f"the fork server for {kind} commands has ended")
+        return int(answer)
+
+    def _line(self, kind: str) -> socket.socket:
+        if kind not in self._servers:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                server = subprocess.Popen(
+                    [sys.executable, "-m", "tests.fork_server", kind, str(theirs.fileno())],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    cwd=ROOT,
+                )
+            self._servers[kind] = server, ours
+        return self._servers[kind][1]
+
+    def close(self) -> None:
+        for server, line in self._servers.values():
+            line.close()
+            server.wait()
+        self._servers.clear()
+
+
+class Popen(subprocess.Popen[Any]):
+    """`subprocess.Popen` whose process may be a child of a fork server."""
+
+    servers: ForkServers
+    _status: int | None = None
+    """Receives the wait status of a forked process."""
+
+    def _execute_child(self, *arguments: Any) -> None:
+        options = _EXECUTE_CHILD.bind(self, *arguments).arguments
+        if (kind := kind_of(options)) is None or not self._fork(kind, options):
+            super()._execute_child(*arguments)  # type: ignore[misc]
+
+    def _fork(self, kind: str, options: Mapping[str, Any]) -> bool:
+        status, theirs = os.pipe()
+        streams = [
+            options[name] if options[name] >= 0 else number
+            for number, name in enumerate(("p2cread", "c2pwrite", "errwrite"))
+        ]
+        passed = sorted(options["pass_fds"])
+        words = list(map(os.fspath, options["args"]))
+        environment = os.environ if options["env"] is None else options["env"]
+        request = Request(
+            module=words[2],
+            arguments=words,
+            environment={os.fsdecode(k): os.fsdecode(v) for k, v in environment.items()},
+            directory=os.path.abspath(os.fspath(options["cwd"] or ".")),
+            umask=current_umask(),
+            new_session=bool(options["start_new_session"]),
+            passed=passed,
+        )
+        try:
+            pid = self.servers.fork(kind, request, [theirs, *streams, *passed])
+        finally:
+            os.close(theirs)
+        if pid is None:
+            os.close(status)
+            return False
+        self.pid, self._status = pid, status
+        self._child_created = True
+        pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+        self._close_pipe_fds(*(options[name] for name in pipes))  # type: ignore[attr-defined]
+        return True
+
+    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        if self._status is None:
+            waited: tuple[int, int] = super()._try_wait(wait_flags)  # type: ignore[misc]
+            return waited
+        if wait_flags & os.WNOHANG and not select.select([self._status], [], [], 0)[0]:
+            return 0, 0
+        message = os.read(self._status, STATUS.size)
+        os.close(self._status)
+        self._status = None
+        if not message:
+            raise RuntimeError("the fork server ended before this process")
+        wait_status, cpu_seconds = STATUS.unpack(message)
+        self.servers.cpu_seconds += cpu_seconds
+        return self.pid, wait_status
+
+    def _internal_poll(self, *arguments: Any, **named: Any) -> int | None:
+        if self._status is None:
+            code: int | None = super()._internal_poll(*arguments, **named)  # type: ignore[misc]
+            return code
+        if self._waitpid_lock.acquire(False):  # type: ignore[attr-defined]
+            try:
+                pid, wait_status = self._try_wait(os.WNOHANG)
+                if pid:
+                    self._handle_exitstatus(wait_status)  # type: ignore[attr-defined]
+            finally:
+                self._waitpid_lock.release()  # type: ignore[attr-defined]
+        return self.returncode
+
+
+_EXECUTE_CHILD: Final = inspect.signature(subprocess.Popen._execute_child)  # type: ignore[attr-defined]
+
+
+def kind_of(options: Mapping[str, Any]) -> str | None:
+    """The kind of server that can fork this command; None if it must be started as usual."""
+    words = options["args"]
+    if isinstance(words, str | bytes | os.PathLike) or len(words) < 3:
+        return None
+    python, flag, module, *rest = [os.fsdecode(word) for word in words]
+    if (python, flag) != (sys.executable, "-m"):
+        return None
+    if options["preexec_fn"] or options["shell"] or options.get("process_group", -1) not in (-1, None):
+        return None
+    if any(options[name] not in (None, -1) for name in ("uid", "gid", "umask")) or options["gids"]:
+        return None
+    if options["executable"] not in (None, python) or not options["close_fds"]:
+        return None
+    environment = os.environ if options["env"] is None else options["env"]
+    if interpreter_variables(environment) != interpreter_variables(os.environ):
+        return None
+    streams = (options[name] for name in ("p2cread", "c2pwrite", "errwrite"))
+    if any(os.isatty(each) if each >= 0 else os.isatty(n) for n, each in enumerate(streams)):
+        return None
+    if module == "runwatch.agent":
+        return "head"
+    if module not in ("runwatch.cli", "runwatch") or not rest:
+        return None
+    if rest[0] == "k8s":
+        return "cluster"
+    return None if rest[0].startswith("-") or rest[0] in LIGHT_COMMANDS else "head"
+
+
+def interpreter_variables(environment: Mapping[Any, Any]) -> dict[str, str]:
+    named = ((os.fsdecode(key), os.fsdecode(value)) for key, value in environment.items())
+    return {key: value for key, value in named if key.startswith(INTERPRETER_VARIABLES)}
+
+
+def current_umask() -> int:
+    os.umask(mask := os.umask(0o077))
+    return mask
+
+
+@contextlib.contextmanager
+def install() -> Iterator[ForkServers | None]:
+    if os.environ.get(COLD_START):
+        yield None
+        return
+    usual = subprocess.Popen
+    Popen.servers = ForkServers()
+    subprocess.Popen = Popen  # type: ignore[misc]
+    try:
+        yield Popen.servers
+    finally:
+        subprocess.Popen = usual  # type: ignore[misc]
+        Popen.servers.close()
+
+
+# ── the server ────────────────────────────────────────────────────────────────────────────────
+
+
+def preload(kind: str) -> None:
+    for name in PRELOADED[kind]:
+        module = importlib.import_module(name)
+        for each in pkgutil.iter_modules(getattr(module, "__path__", [])):
+            importlib.import_module(f"{name}.{each.name}")
+    gc.collect()
+    gc.freeze()
+
+
+def serve(line: socket.socket) -> Request:
+    """Forks a process for each request; returns in the forked process."""
+    woken, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+    running: dict[int, int] = {}
+    while True:
+        ready, _, _ = select.select([line, woken], [], [])
+        if woken in ready:
+            with contextlib.suppress(BlockingIOError):
+                os.read(woken, 1 << 12)
+            reap(running)
+        if line not in ready:
+            continue
+        message, descriptors, _, _ = socket.recv_fds(line, MAX_MESSAGE + 1, 250)
+        if not message:
+            os._exit(0)  # the tests have ended
+        request = Request(*json.loads(message))
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            become(request, descriptors[1:])
+            return request
+        running[pid] = descriptors[0]
+        for each in descriptors[1:]:
+            os.close(each)
+        line.send(str(pid).encode())
+
+
+def reap(running: dict[int, int]) -> None:
+    """Reports the wait status of every process that has ended."""
+    while running:
+        try:
+            pid, wait_status, used = os.wait4(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        status = running.pop(pid)
+        with contextlib.suppress(BrokenPipeError):  # nobody waits for it any more
+            os.write(status, STATUS.pack(wait_status, used.ru_utime + used.ru_stime))
+        os.close(status)
+
+
+def become(request: Request, descriptors: list[int]) -> None:
+    """Gives a forked process the streams, directory, environment and command line it was asked to
+    have."""
+    if request.new_session:
+        os.setsid()
+    targets = [0, 1, 2, *request.passed]
+    beyond = max([*targets, *descriptors]) + 1
+    moved = [os.dup2(each, beyond + n) for n, each in enumerate(descriptors)]
+    for each, target in zip(moved, targets, strict=True):
+        os.dup2(each, target, inheritable=True)
+    close_except(targets)
+    os.umask(request.umask)
+    os.chdir(request.directory)
+    os.environ.clear()
+    os.environ.update(request.environment)
+    time.tzset()
+    rename(request)
+    sys.orig_argv[:] = request.arguments
+    sys.argv[:] = request.arguments[2:]
+    sys.path[0] = request.directory
+    reopen_streams()
+
+
+def close_except(kept: Sequence[int]) -> None:
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in kept:
+            with contextlib.suppress(OSError):  # the listing's own
+                os.close(int(name))
+
+
+def reopen_streams() -> None:
+    """As the interpreter does at its start, for streams that are no terminals."""
+    sys.stdin = open(0, encoding=sys.stdin.encoding, closefd=False)
+    sys.stdout = open(1, "w", encoding=sys.stdout.encoding, closefd=False)
+    sys.stderr = open(
+        2, "w", encoding=sys.stderr.encoding, errors="backslashreplace", buffering=1, closefd=False
+    )
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
+
+
+def rename(request: Request) -> None:
+    """Makes /proc/PID/cmdline and /proc/PID/environ those of the command; see prctl(2), PR_SET_MM."""
+    words = [os.fsencode(word) + b"\0" for word in request.arguments]
+    variables = [os.fsencode(f"{k}={v}") + b"\0" for k, v in request.environment.items()]
+    text = b"".join(words + variables)
+    memory = ctypes.create_string_buffer(text, len(text))
+    _kept.append(memory)
+    start = ctypes.addressof(memory)
+    middle, end = start + sum(map(len, words)), start + len(text)
+    stat = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    code_start, code_end, stack = int(stat[23]), int(stat[24]), int(stat[25])
+    data_start, data_end, heap = int(stat[42]), int(stat[43]), int(stat[44])
+    libc = ctypes.CDLL(None)
+    libc.sbrk.restype = ctypes.c_void_p
+    layout = struct.pack(
+        "=12Q2I", code_start, code_end, data_start, data_end, heap, libc.sbrk(0), stack,
+        start, middle, middle, end, 0, 0, UNCHANGED_FILE,
+    )  # fmt: skip
+    number, layout_map = ctypes.c_ulong(PR_SET_MM), ctypes.c_ulong(PR_SET_MM_MAP)
+    libc.prctl(number, layout_map, layout, ctypes.c_ulong(len(layout)), ctypes.c_ulong(0))
+
+
+_kept: list[Any] = []
+"""Memory that the kernel reads."""
+
+
+def main(kind: str, descriptor: str) -> None:
+    preload(kind)
+    with socket.socket(fileno=int(descriptor)) as line:
+        request = serve(line)
+        line.detach()
+    atexit.register(gc.unfreeze)  # extensions report what is never freed
+    runpy.run_module(request.module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
