@@ -12,7 +12,6 @@ the exit status of a process that was started the usual way.  Only its parent di
 
 from __future__ import annotations
 
-import array
 import atexit
 import contextlib
 import ctypes
@@ -22,7 +21,6 @@ import inspect
 import json
 import os
 import pkgutil
-import resource
 import runpy
 import select
 import signal
@@ -30,6 +28,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -38,10 +37,17 @@ from typing import Any, Final, NamedTuple
 ROOT: Final = Path(__file__).parents[1]
 COLD_START: Final = "COLD_START"
 PRELOADED: Final[Mapping[str, Sequence[str]]] = {
-    "head": ("runwatch.head.main", "runwatch.agent.main", "runwatch.cli.commands"),
+    "head": (
+        "runwatch.head.main",
+        "runwatch.agent.main",
+        "runwatch.cli.commands",
+        "runwatch.compat.gswarm.command",
+        "runwatch.compat.xprofiler.command",
+    ),
     "cluster": ("runwatch.k8s.webhook", "runwatch.k8s.operator.main"),
 }
 """What each kind of server imports before it forks."""
+MODULES: Final = ("runwatch", "runwatch.cli", "runwatch.agent", "gsprof", "xprofiler")
 LIGHT_COMMANDS: Final = ("exec", "dropin", "config")
 """These import little, and a fork of a large process would make them slower."""
 INTERPRETER_VARIABLES: Final = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "OMP_", "OPENBLAS_")
@@ -72,6 +78,7 @@ class ForkServers:
     def __init__(self) -> None:
         self._owner = os.getpid()
         self._servers: dict[str, tuple[subprocess.Popen[bytes], socket.socket]] = {}
+        self._lock = threading.Lock()
         self.cpu_seconds = 0.0
         """Used by processes that have ended; `getrusage` counts only direct children."""
 
@@ -82,10 +89,10 @@ class ForkServers:
         message = json.dumps(request).encode()
         if len(message) > MAX_MESSAGE:
             return None
-        line = self._line(kind)
-        rights = array.array("i", descriptors)
-        line.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
-        answer = line.recv(100)
+        with self._lock:
+            line = self._line(kind)
+            socket.send_fds(line, [message], descriptors)
+            answer = line.recv(100)
         if not answer:
             raise RuntimeError(f"the fork server for {kind} commands has ended")
         return int(answer)
@@ -124,10 +131,6 @@ class Popen(subprocess.Popen[Any]):
 
     def _fork(self, kind: str, options: Mapping[str, Any]) -> bool:
         status, theirs = os.pipe()
-        streams = [
-            options[name] if options[name] >= 0 else number
-            for number, name in enumerate(("p2cread", "c2pwrite", "errwrite"))
-        ]
         passed = sorted(options["pass_fds"])
         words = list(map(os.fspath, options["args"]))
         environment = os.environ if options["env"] is None else options["env"]
@@ -141,7 +144,7 @@ class Popen(subprocess.Popen[Any]):
             passed=passed,
         )
         try:
-            pid = self.servers.fork(kind, request, [theirs, *streams, *passed])
+            pid = self.servers.fork(kind, request, [theirs, *streams_of(options), *passed])
         finally:
             os.close(theirs)
         if pid is None:
@@ -193,25 +196,29 @@ def kind_of(options: Mapping[str, Any]) -> str | None:
     python, flag, module, *rest = [os.fsdecode(word) for word in words]
     if (python, flag) != (sys.executable, "-m"):
         return None
-    if options["preexec_fn"] or options["shell"] or options.get("process_group", -1) not in (-1, None):
+    unusual = ("preexec_fn", "shell", "gids")
+    if any(options[name] for name in unusual) or not options["close_fds"]:
         return None
-    if any(options[name] not in (None, -1) for name in ("uid", "gid", "umask")) or options["gids"]:
+    if any(
+        options.get(name, -1) not in (None, -1) for name in ("uid", "gid", "umask", "process_group")
+    ):
         return None
-    if options["executable"] not in (None, python) or not options["close_fds"]:
+    if options["executable"] not in (None, python):
         return None
     environment = os.environ if options["env"] is None else options["env"]
     if interpreter_variables(environment) != interpreter_variables(os.environ):
         return None
-    streams = (options[name] for name in ("p2cread", "c2pwrite", "errwrite"))
-    if any(os.isatty(each) if each >= 0 else os.isatty(n) for n, each in enumerate(streams)):
+    if any(map(os.isatty, streams_of(options))):
         return None
-    if module == "runwatch.agent":
-        return "head"
-    if module not in ("runwatch.cli", "runwatch") or not rest:
+    if module not in MODULES or (rest and rest[0] in LIGHT_COMMANDS):
         return None
-    if rest[0] == "k8s":
-        return "cluster"
-    return None if rest[0].startswith("-") or rest[0] in LIGHT_COMMANDS else "head"
+    return "cluster" if rest and rest[0] == "k8s" else "head"
+
+
+def streams_of(options: Mapping[str, Any]) -> list[int]:
+    """The descriptors that become the standard streams; ours are inherited where none is given."""
+    names = ("p2cread", "c2pwrite", "errwrite")
+    return [number if options[name] < 0 else options[name] for number, name in enumerate(names)]
 
 
 def interpreter_variables(environment: Mapping[Any, Any]) -> dict[str, str]:
@@ -328,16 +335,16 @@ def close_except(kept: Sequence[int]) -> None:
 
 def reopen_streams() -> None:
     """As the interpreter does at its start, for streams that are no terminals."""
-    sys.stdin = open(0, encoding=sys.stdin.encoding, closefd=False)
-    sys.stdout = open(1, "w", encoding=sys.stdout.encoding, closefd=False)
-    sys.stderr = open(
-        2, "w", encoding=sys.stderr.encoding, errors="backslashreplace", buffering=1, closefd=False
-    )
-    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        old = getattr(sys, name)
+        buffering = 1 if name == "stderr" else -1
+        new = os.fdopen(number, mode, buffering, old.encoding, old.errors, closefd=False)
+        setattr(sys, name, new)
+        setattr(sys, f"__{name}__", new)
 
 
 def rename(request: Request) -> None:
-    """Makes /proc/PID/cmdline and /proc/PID/environ those of the command; see prctl(2), PR_SET_MM."""
+    """Makes /proc/PID/cmdline and /proc/PID/environ those of the command (PR_SET_MM, prctl(2))."""
     words = [os.fsencode(word) + b"\0" for word in request.arguments]
     variables = [os.fsencode(f"{k}={v}") + b"\0" for k, v in request.environment.items()]
     text = b"".join(words + variables)

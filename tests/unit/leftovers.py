@@ -24,6 +24,7 @@ class Here:
 
 
 NOTHING = Here()
+SERVERS = ("from multiprocessing", "-m tests.fork_server")
 
 
 def our_threads(before: Here = NOTHING) -> list[str]:
@@ -32,10 +33,10 @@ def our_threads(before: Here = NOTHING) -> list[str]:
 
 
 def processes(before: Here) -> list[str]:
-    """Those of Python's own stay: multiprocessing starts them once, for all that come."""
+    """Servers that start once for all tests stay: those of multiprocessing, and the fork servers."""
     started = set(children(os.getpid())) - before.processes
     lines = [f"{pid} {_command(pid)}" for pid in sorted(started)]
-    return [line for line in lines if "from multiprocessing" not in line]
+    return [line for line in lines if not any(server in line for server in SERVERS)]
 
 
 def _command(pid: int) -> str:

@@ -1,0 +1,162 @@
+"""A command that the fork server starts is the one that `subprocess` would have started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runwatch.testing import until
+from tests import fork_server
+
+RUNWATCH = [sys.executable, "-m", "runwatch"]
+Popen = Callable[..., subprocess.Popen[Any]]
+
+
+@pytest.fixture
+def forked() -> Popen:
+    if not issubclass(subprocess.Popen, fork_server.Popen):
+        pytest.skip("COLD_START is set: no command is forked")
+    return subprocess.Popen
+
+
+@pytest.fixture(params=["forked", "cold"])
+def popen(request: pytest.FixtureRequest, forked: Popen) -> Popen:
+    return forked if request.param == "forked" else fork_server.Popen.__base__
+
+
+def status(popen: Popen, directory: Path, *words: str, **options: Any) -> tuple[int, bytes, bytes]:
+    options = {"cwd": directory, "env": os.environ | {"RUNWATCH_DIR": str(directory)}} | options
+    pipe = subprocess.PIPE
+    with popen([*RUNWATCH, *words], stdin=pipe, stdout=pipe, stderr=pipe, **options) as process:
+        out, err = process.communicate(b"", timeout=60)
+    return process.returncode, out, err
+
+
+def test_commands_are_forked_and_others_are_not(forked: Popen) -> None:
+    with forked([*RUNWATCH, "--version"], stdout=subprocess.DEVNULL) as process:
+        assert isinstance(process, fork_server.Popen) and process._status is not None
+    with forked([sys.executable, "-c", ""]) as process:
+        assert isinstance(process, fork_server.Popen) and process._status is None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--version"], ["runs"], ["runs", "--json"], ["show", "nothing"], ["no-command"], ["show"]],
+    ids=" ".join,
+)
+def test_output_and_exit_code_are_those_of_a_cold_start(
+    words: list[str], forked: Popen, tmp_path: Path
+) -> None:
+    cold = status(subprocess.Popen.__base__, tmp_path, *words)
+    assert status(forked, tmp_path, *words) == cold
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"preexec_fn": lambda: None},
+        {"shell": True},
+        {"umask": 0o27},
+        {"env": {**os.environ, "PYTHONHASHSEED": "7"}},
+        {"env": {**os.environ, "LD_PRELOAD": ""}},
+        {"executable": "/bin/true"},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_what_a_fork_cannot_reproduce_starts_as_usual(
+    options: dict[str, Any], forked: Popen
+) -> None:
+    with forked([*RUNWATCH, "--version"], stdout=subprocess.DEVNULL, **options) as process:
+        assert isinstance(process, fork_server.Popen) and process._status is None
+
+
+def test_process_has_its_own_command_line_environment_directory_and_streams(
+    popen: Popen, tmp_path: Path
+) -> None:
+    words = [*RUNWATCH, "ui", str(tmp_path), "--port", "0"]
+    environment = os.environ | {"OF_ITS_OWN": "yes"}
+    mask = os.umask(0o27)
+    try:
+        process = popen(
+            words, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True,
+        )  # fmt: skip
+    finally:
+        os.umask(mask)
+    try:
+        assert process.stdout is not None
+        assert b"http://" in process.stdout.readline()
+        about = Path(f"/proc/{process.pid}")
+        assert (about / "cmdline").read_bytes().split(b"\0")[:-1] == list(map(os.fsencode, words))
+        assert b"\0OF_ITS_OWN=yes\0" in b"\0" + (about / "environ").read_bytes()
+        assert "Umask:\t0027" in (about / "status").read_text()
+        assert os.readlink(about / "cwd") == str(tmp_path)
+        assert os.getsid(process.pid) == process.pid
+        held = {os.readlink(each) for each in (about / "fd").iterdir()}
+        assert not [each for each in held if "/pytest-capture" in each]
+        assert process.poll() is None
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+def test_a_killed_process_has_the_signal_as_its_exit_code(popen: Popen, tmp_path: Path) -> None:
+    process = popen(
+        [*RUNWATCH, "ui", str(tmp_path), "--port", "0"],
+        stdout=subprocess.PIPE,
+        stdin=subprocess.PIPE,
+    )
+    with process:
+        assert process.stdout is not None and process.stdout.readline()
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.01)
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    assert not Path(f"/proc/{process.pid}").exists()
+
+
+def test_several_threads_start_and_wait(forked: Popen, tmp_path: Path) -> None:
+    codes: list[int] = []
+
+    def start() -> None:
+        codes.append(status(forked, tmp_path, "show", "nothing")[0])
+
+    threads = [threading.Thread(target=start) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert codes == [1] * 8
+
+
+def test_server_ends_with_its_tests(tmp_path: Path) -> None:
+    """Also when they are killed."""
+    program = (
+        "import os, subprocess, sys, time\n"
+        "from tests import fork_server\n"
+        "with fork_server.install() as servers:\n"
+        "    subprocess.run([sys.executable, '-m', 'runwatch', '--version'])\n"
+        "    print(servers._servers['head'][0].pid, flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    environment = {k: v for k, v in os.environ.items() if k != fork_server.COLD_START}
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=fork_server.ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+    ) as tests:
+        assert tests.stdout is not None
+        tests.stdout.readline()
+        server = int(tests.stdout.readline())
+        tests.kill()
+    until(lambda: not Path(f"/proc/{server}").exists(), what="the end of the server")
