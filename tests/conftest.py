@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from runwatch.logs import Sparing
 
-pytest_plugins = ["tests.time_report"]
+pytest_plugins = ["tests.sandbox", "tests.time_report"]
 
 LONGEST_PART_OF_A_NAME = 100
 
