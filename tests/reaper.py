@@ -1,8 +1,9 @@
 """Ends what a test session has started, when the session is over or was killed.
 
-The pytest controller starts `python -IS reaper.py PID MARK DIRECTORY`.  The program waits until
-that process has ended, or has written to its standard input, and then kills all processes with the
-mark, unmounts what is mounted below the directory, and removes that, unless it has read `keep`.
+The pytest controller starts `python -IS reaper.py PID PIDFD MARK DIRECTORY`.  The program waits
+until that process has ended, or has written to its standard input.  Then it kills all processes
+with the mark, unmounts what is mounted below the directory, and removes the directory, unless it
+has read `keep`.
 
 The mark is a limit for realtime processes, so large that it limits nothing.  A process passes its
 limits on to all that it starts, whatever their environment, parent, session, user or namespace is.
@@ -39,8 +40,13 @@ def start(directory: Path) -> tuple[subprocess.Popen[bytes], str]:
     _, outer = resource.getrlimit(LIMIT)
     outermost = outer == resource.RLIM_INFINITY
     mark = random.randrange(2**61, 2**62) if outermost else random.randrange(2**60, 2**61)
-    command = [sys.executable, "-IS", __file__, str(os.getpid()), str(mark), str(directory)]
-    reaper = subprocess.Popen(command, stdin=subprocess.PIPE, cwd="/", start_new_session=True)
+    pid, pidfd = os.getpid(), os.pidfd_open(os.getpid())
+    words = map(str, (__file__, pid, pidfd, mark, directory))
+    reaper = subprocess.Popen(
+        [sys.executable, "-IS", *words],
+        stdin=subprocess.PIPE, pass_fds=[pidfd], cwd="/", start_new_session=True,
+    )  # fmt: skip
+    os.close(pidfd)
     resource.setrlimit(LIMIT, (mark, mark if outermost else outer))
     return reaper, str(mark)
 
@@ -62,10 +68,14 @@ def is_helper(pid: int, controller: int) -> bool:
     return is_child and "from multiprocessing" in read(pid, "cmdline")
 
 
-def read(pid: int, file: str) -> str:
+def read(pid: int | str, file: str) -> str:
+    return read_file(Path("/proc", str(pid), file))
+
+
+def read_file(file: Path) -> str:
     try:
-        return Path(f"/proc/{pid}/{file}").read_text(errors="replace")
-    except OSError:  # ended, or of another user
+        return file.read_text(errors="replace")
+    except OSError:  # a process that has ended, or of another user
         return ""
 
 
@@ -94,12 +104,22 @@ def unmount(directory: Path) -> None:
         if directory in Path(point).parents:
             subprocess.run(["umount", "--lazy", point])
     for file in Path("/sys/block").glob("loop*/loop/backing_file"):
-        if directory in Path(file.read_text().strip()).parents:
+        if directory in Path(read_file(file).strip()).parents:
             subprocess.run(["losetup", "--detach", f"/dev/{file.parts[3]}"])
     for group in Path("/sys/fs/cgroup").glob(f"**/{CGROUPS}"):
-        if not Path("/proc", group.name.split("-")[2]).exists():
-            with suppress(OSError):
-                group.rmdir()
+        if has_ended(int(group.name.split("-")[2])):
+            remove_group(group)
+
+
+def remove_group(group: Path) -> None:
+    """Retries while the kernel takes a killed process apart."""
+    for _ in range(100):
+        try:
+            return group.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError:
+            time.sleep(0.05)
 
 
 def remove(directory: Path) -> None:
@@ -110,24 +130,23 @@ def remove(directory: Path) -> None:
 
 
 def mount_points() -> list[str]:
-    lines = read(os.getpid(), "mountinfo").splitlines()
+    lines = read("self", "mountinfo").splitlines()
     return [line.split()[4].encode().decode("unicode_escape") for line in lines]
 
 
-def main(pid: int, mark: str, directory: Path) -> None:
+def main(pid: int, pidfd: int, mark: str, directory: Path) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    controller = os.pidfd_open(pid)
-    ready, _, _ = select.select([controller, 0], [], [])
+    ready, _, _ = select.select([pidfd, 0], [], [])
     order = os.read(0, 99) if 0 in ready else b""
     if not order:
-        select.select([controller], [], [])
+        select.select([pidfd], [], [])
     if killed := kill(mark, pid if order else 0):
-        print(f"killed {killed} processes that the tests had started", file=sys.stderr)
+        print(f"processes left by the tests, now killed: {killed}", file=sys.stderr)
     unmount(directory)
     if order != b"keep":
         remove(directory)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], Path(sys.argv[3]))
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], Path(sys.argv[4]))

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from runwatch.testing import until
+from tests.integration.file_systems import missing
+from tests.integration.pods import memory
 
 ROOT = Path(__file__).parents[2]
 CONFTEST = """
@@ -68,6 +70,16 @@ def test_of_another_worker(tmp_path):
     Path(PLACE, "ready-2").touch()
     time.sleep(600)
 """
+MOUNTS = """
+from tests.integration.file_systems import mount_of
+from tests.integration.pods import memory
+def test_mount(tmp_path):
+    (tmp_path / "disk").mkdir()
+    mount = mount_of("ext4", tmp_path / "disk", tmp_path / "image")
+    subprocess.run(mount, shell=True, check=True)
+    subprocess.run(["losetup", "--find", tmp_path / "image"], check=True)
+    Path(PLACE, "group").write_text(str(memory.Group().folder))
+"""
 
 
 @pytest.fixture
@@ -113,17 +125,19 @@ def living(place: Path) -> list[int]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_nothing_is_left_of_a_run_that_is_ended_by(number: signal.Signals, place: Path) -> None:
     _, output = run(place, INTERRUPTED, "-p", "xdist", "-n", "2", ended_by=number)
-    assert " processes that the tests had started" in output
+    assert "processes left by the tests, now killed: " in output
     assert living(place) == []
     assert list((place / "tmp").iterdir()) == []
 
 
-def test_mounts_below_the_directory_are_gone(place: Path) -> None:
-    mount = "subprocess.run(['mount', '-t', 'tmpfs', 'none', tmp_path]).returncode"
-    status, output = run(place, f"def test_mount(tmp_path): assert {mount} == 0")
-    if status:
-        pytest.skip("nothing can be mounted here")
-    assert str(place) not in Path("/proc/mounts").read_text()
+def test_mounts_devices_and_control_groups_are_gone(place: Path) -> None:
+    if why := missing("ext4") or memory.why_not():
+        pytest.skip(why)
+    status, output = run(place, MOUNTS, "-p", "xdist", "-n", "1")
+    assert status == pytest.ExitCode.OK, output
+    assert not Path((place / "group").read_text()).exists()
+    for command in ("mount", "losetup"):
+        assert str(place) not in subprocess.check_output(command, text=True)
     assert list((place / "tmp").iterdir()) == []
 
 
