@@ -7,20 +7,19 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.stamps
 # Unmodified programs of others that have the names of our drop-ins: tests put this folder on a path.
 ORIGINALS := $(VENV)/originals
-# Tests also wait: one worker more than there are processors may be faster.
-WORKERS ?= 2
 
 # The tests start a thousand Python processes; without a cache each would compile all of Runwatch.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-page test-python check soak shake bench proto web types contract lock oldest newest sbom audit image image-files docs clean help
+.PHONY: demo test test-page test-python check soak shake strain bench proto web types contract lock oldest newest sbom audit image image-files docs clean help
 
 help:
 	@echo "make demo    a real four-rank training job with a crash and a restart, and its report"
-	@echo "make test    the test suite"
+	@echo "make test    the test suite (WORKERS=… processes, ARGS=… for pytest)"
 	@echo "make check   ruff, mypy --strict, import-linter"
 	@echo "make soak    the slow, exhaustive tests"
 	@echo "make shake   the tests with random delays in processes, threads and pages (SEED=… repeats a run)"
+	@echo "make strain  the tests on an overloaded machine (LOAD=… busy processes); nothing is repeated"
 	@echo "make bench   measure Runwatch beside its peers"
 	@echo "make web     build the page from web/ (installing already did it once)"
 	@echo "make docs    write the documentation as a site to site/; a link that leads nowhere is an error"
@@ -43,7 +42,7 @@ test-page: $(STAMP)/test web
 	$(BIN)/python web/build.py test
 
 test-python: $(STAMP)/test web
-	$(BIN)/python $(AGAIN) -m pytest -n $(WORKERS) --dist loadgroup -m "not soak" $(ARGS)
+	$(BIN)/python scripts/run_tests.py $(ARGS)
 
 check: $(STAMP)/test
 	$(BIN)/ruff check .
@@ -53,7 +52,7 @@ check: $(STAMP)/test
 	$(BIN)/lint-imports
 
 soak: $(STAMP)/test
-	$(BIN)/python -m pytest -m soak --timeout 3600 $(ARGS)
+	COLD_START=1 $(BIN)/python -m pytest -m soak --timeout 3600 $(ARGS)
 	$(if $(ARGS),,$(MAKE) oldest newest)
 
 ifndef SEED
@@ -61,7 +60,11 @@ shake: SEED := $(shell $(PYTHON) -c "import random; print(random.randrange(10**6
 endif
 shake: $(STAMP)/test
 	@echo "To have everything late at the same places again: make shake SEED=$(SEED)"
-	SHAKEN=$(SEED) PYTHONPATH=$(CURDIR)/tests/shaken $(BIN)/python -m pytest -n 5 --dist loadgroup -m "not soak" --timeout 300 $(ARGS)
+	COLD_START=1 SHAKEN=$(SEED) PYTHONPATH=$(CURDIR)/tests/shaken $(BIN)/python -m pytest -n 5 --dist loadgroup --timeout 300 $(ARGS)
+
+LOAD ?= 8
+strain: $(STAMP)/test
+	$(BIN)/python scripts/run_tests.py --load $(LOAD) --timeout 600 $(ARGS)
 
 bench: $(STAMP)/bench
 	$(BIN)/python benchmarks/run.py $(ARGS)
@@ -143,7 +146,7 @@ oldest newest: $(STAMP)/supply
 	  --quiet --output-file .venv-$@/versions.txt
 	@.venv-$@/bin/python -m pip install -q -r .venv-$@/versions.txt $(VERSION_TESTS) $(COMPILER_$@)
 	@.venv-$@/bin/python -m pip install -q --no-deps -e .
-	.venv-$@/bin/python -m pytest -n $(WORKERS) --dist loadgroup $(TOLERATED) -m "not soak" $(addprefix tests/unit/,$(WITHOUT_FRAMEWORKS)) $(ARGS)
+	.venv-$@/bin/python -m pytest -n 2 --dist loadgroup $(TOLERATED) $(addprefix tests/unit/,$(WITHOUT_FRAMEWORKS)) $(ARGS)
 
 VERSION_TESTS := "pytest<9.2" pytest-timeout pytest-xdist hypothesis httpx2 schemathesis trustme
 # From the same time: a newer one needs a newer protobuf.

@@ -12,9 +12,8 @@ from hypothesis import settings
 
 from runwatch.logs import Sparing
 from tests import fork_server
-from tests.integration.chromium import NO_BROWSER
 
-HOW_TO_GET_IT = "skipped without a browser (to run them: install chromium)"
+pytest_plugins = ["tests.sandbox", "tests.time_report"]
 
 LONGEST_PART_OF_A_NAME = 100
 
@@ -70,11 +69,4 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
         return argname
     if isinstance(val, str) and len(val) > LONGEST_PART_OF_A_NAME:
         return f"{ascii(val[:40])[1:-1]}~{len(val)}"
-    return None
-
-
-def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
-    """The closing line counts what only a missing browser kept from running, and says how to."""
-    if report.skipped and NO_BROWSER in str(report.longrepr):
-        return HOW_TO_GET_IT, "s", "SKIPPED"
     return None

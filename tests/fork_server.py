@@ -80,7 +80,6 @@ class ForkServers:
         self._servers: dict[str, tuple[subprocess.Popen[bytes], socket.socket]] = {}
         self._lock = threading.Lock()
         self.cpu_seconds = 0.0
-        """Used by processes that have ended; `getrusage` counts only direct children."""
 
     def fork(self, kind: str, request: Request, descriptors: list[int]) -> int | None:
         """Returns the process id, or None if the process must be started the usual way."""
@@ -120,7 +119,7 @@ class ForkServers:
 class Popen(subprocess.Popen[Any]):
     """`subprocess.Popen` whose process may be a child of a fork server."""
 
-    servers: ForkServers
+    servers = ForkServers()
     _status: int | None = None
     """Receives the wait status of a forked process."""
 
@@ -231,16 +230,20 @@ def current_umask() -> int:
     return mask
 
 
+def cpu_seconds() -> float:
+    """Used by forked processes that have ended; `getrusage` counts only direct children."""
+    return Popen.servers.cpu_seconds
+
+
 @contextlib.contextmanager
-def install() -> Iterator[ForkServers | None]:
+def install() -> Iterator[None]:
     if os.environ.get(COLD_START):
-        yield None
+        yield
         return
     usual = subprocess.Popen
-    Popen.servers = ForkServers()
     subprocess.Popen = Popen  # type: ignore[misc]
     try:
-        yield Popen.servers
+        yield
     finally:
         subprocess.Popen = usual  # type: ignore[misc]
         Popen.servers.close()

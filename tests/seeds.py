@@ -1,8 +1,8 @@
 """The examples of the documents that Runwatch is built from, to be run as they stand.
 
-The documents are not part of this repository: where they lie beside it, their fenced blocks are
-read here and run by the tests; each test also has the same calls in our own words, which run
-everywhere.
+The documents are not part of this repository.  Where they lie beside it, their fenced blocks are
+read here and run by the tests; elsewhere there are no such tests (`with_document`).  The same
+calls in our own words run everywhere.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
-
-import pytest
+from typing import NamedTuple, ParamSpec
 
 from tests.integration.standins import StandIns
 
 SEEDS = Path(__file__).parents[2] / "shared" / "seeds"
+P = ParamSpec("P")
 _FENCE = re.compile(r"^( *)```(\w*)\s*$")
 
 RUNNER = """
@@ -45,11 +44,15 @@ def document(seed: str) -> str | None:
     return files[0].read_text() if files else None
 
 
+def with_document(seed: str) -> Callable[[Callable[P, None]], Callable[P, None] | None]:
+    """Defines a test only where the document lies beside the repository."""
+    return lambda test: None if document(seed) is None else test
+
+
 def blocks(seed: str) -> list[Block]:
-    """All fenced blocks of the document; the test is skipped where it does not lie."""
+    """Returns all fenced blocks of the document."""
     text = document(seed)
-    if text is None:
-        pytest.skip(f"the document {seed} does not lie beside the repository")
+    assert text is not None
     return list(read(text))
 
 

@@ -18,7 +18,7 @@ from typing import Any
 PROGRAM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
 )
-NO_BROWSER = "no Chromium here"
+NO_BROWSER = "no browser (apt-get install chromium)"
 """Why tests are skipped then; pytest's closing line says so."""
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",

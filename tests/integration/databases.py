@@ -18,7 +18,9 @@ from runwatch.testing import until
 from tests.integration.processes import end, free_port
 
 PROMETHEUS: Final = shutil.which("prometheus")
-needs_prometheus = pytest.mark.skipif(PROMETHEUS is None, reason="no prometheus is installed")
+needs_prometheus = pytest.mark.skipif(
+    PROMETHEUS is None, reason="no prometheus (apt-get install prometheus)"
+)
 
 
 class Prometheus:

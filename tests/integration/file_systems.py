@@ -60,7 +60,7 @@ def rounds():
 
 
 @functools.cache
-def _missing(kind: str) -> str:
+def missing(kind: str) -> str:
     if os.getuid() != 0:
         return "only root may mount"
     search = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
@@ -84,7 +84,7 @@ def _done(script: str) -> bool:
 def mount_of(kind: str, disk: Path, image: Path, megabytes: int = 0) -> str:
     """The command that mounts a new file system of this kind; skips where there can be none."""
     megabytes = megabytes or _MEGABYTES[kind]
-    if why := _missing(kind):
+    if why := missing(kind):
         pytest.skip(f"{kind}: {why}")
     if kind == "tmpfs":
         return f"mount -t tmpfs -o size={megabytes}m none {disk}"

@@ -510,7 +510,7 @@ def python_of(minor: int) -> str:
     for found in (shutil.which(name, path=shelf) for shelf in shelves):
         if found and subprocess.run([found, "-V"], capture_output=True).returncode == 0:
             return found
-    pytest.skip(f"there is no {name} here")
+    pytest.skip(f"no {name} (pyenv install 3.{minor})")
 
 
 @pytest.mark.soak

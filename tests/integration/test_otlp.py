@@ -35,7 +35,7 @@ PROGRAMS: Final = Path(__file__).parent / "otlp_programs"
 ORIGINALS: Final = Path(sys.prefix) / "originals"
 WHEEL: Final = pytest.mark.skipif(
     not (ORIGINALS / "google_cloud_mldiagnostics").is_dir(),
-    reason="the original wheel is not here: `make install` puts it beside the test packages",
+    reason="no wheel of the original (make test installs it)",
 )
 
 

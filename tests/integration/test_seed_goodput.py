@@ -10,7 +10,7 @@ from pathlib import Path
 from runwatch.testing import read_stories
 from tests.integration.sdk_programs import program_environment
 from tests.integration.standins import StandIns
-from tests.seeds import Block, blocks, mended, run_blocks, run_shell
+from tests.seeds import Block, blocks, mended, run_blocks, run_shell, with_document
 
 SEED = "002"
 AROUND = """
@@ -71,6 +71,7 @@ def after(block: Block) -> str:
     return ""
 
 
+@with_document(SEED)
 def test_every_example_of_the_document_runs(tmp_path: Path) -> None:
     found = [b for b in blocks(SEED) if b.language == "python"]
     assert len(found) == 21
@@ -93,6 +94,7 @@ def test_every_example_of_the_document_runs(tmp_path: Path) -> None:
     assert (tmp_path / "board" / "goodput").is_dir()
 
 
+@with_document(SEED)
 def test_every_command_line_of_the_document_runs(tmp_path: Path) -> None:
     standins = StandIns(tmp_path / "standins", "pip")
     for block in blocks(SEED):

@@ -29,12 +29,9 @@ from runwatch.testing import until
 from tests.integration.chromium import NO_BROWSER, PROGRAM, Chromium
 from tests.integration.processes import end
 from tests.integration.test_gsprof import Bench
-from tests.seeds import Block, blocks, document
+from tests.seeds import Block, blocks, with_document
 
 SEED: Final = "003"
-needs_seed: Final = pytest.mark.skipif(
-    document(SEED) is None, reason="the document is not beside this clone"
-)
 HOSTS: Final = ("<head-node-ip>", "master-node", "profiler-host", "localhost")
 
 
@@ -226,7 +223,7 @@ class _Page(http.server.BaseHTTPRequestHandler):
         pass
 
 
-@needs_seed
+@with_document(SEED)
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_every_command_line_of_the_document(stage: Stage) -> None:
@@ -240,7 +237,7 @@ def test_every_command_line_of_the_document(stage: Stage) -> None:
     assert {p.name for p in stage.root.glob("*.pdf")} >= {"training_run_1.pdf", "my_experiment.pdf"}
 
 
-@needs_seed
+@with_document(SEED)
 @pytest.mark.soak
 @pytest.mark.skipif(not PROGRAM, reason=NO_BROWSER)
 @pytest.mark.timeout(120)

@@ -11,7 +11,7 @@ import pytest
 from runwatch.testing import Story, read_stories
 from tests.integration.sdk_programs import program_environment
 from tests.integration.standins import StandIns
-from tests.seeds import Block, blocks, filled_in, run_blocks, run_shell
+from tests.seeds import Block, blocks, filled_in, run_blocks, run_shell, with_document
 
 SEED = "001"
 PROGRAMS = ("apt-get", "curl", "gcloud", "gpg", "helm", "kubectl", "pip", "python3.11", "sudo")
@@ -64,6 +64,7 @@ def whole(text: str) -> str:
     return re.sub(r"(machinelearning_run\(\n) *# \.\.\.\n", r'\1name="run-1",\n', text)
 
 
+@with_document(SEED)
 def test_every_example_of_the_document_runs(tmp_path: Path) -> None:
     found = [b for b in blocks(SEED) if b.language == "python" and not is_shell(b)]
     assert len(found) == 11
@@ -85,6 +86,7 @@ def test_every_example_of_the_document_runs(tmp_path: Path) -> None:
     assert {"epochs": 3, "optimizer": "adam"}.items() <= stories[0].config("user").items()
 
 
+@with_document(SEED)
 def test_every_command_line_of_the_document_runs(tmp_path: Path) -> None:
     found = [b for b in blocks(SEED) if is_shell(b)]
     assert len(found) == 14
@@ -101,6 +103,7 @@ def test_every_command_line_of_the_document_runs(tmp_path: Path) -> None:
     assert len(standins.calls("kubectl", "delete", "-f")) == 3
 
 
+@with_document(SEED)
 def test_nothing_of_the_document_is_left_out(tmp_path: Path) -> None:
     rest = {b.language: b.text for b in blocks(SEED) if b.language not in ("bash", "python")}
     assert sorted(rest) == ["", "dockerfile", "yaml"]

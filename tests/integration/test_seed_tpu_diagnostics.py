@@ -18,9 +18,10 @@ from runwatch.exports import cloud_logging
 from runwatch.record.stacks import Stacks
 from tests.integration.sdk_programs import run_program
 from tests.integration.standins import StandIns
-from tests.seeds import document, filled_in, read
+from tests.seeds import document, filled_in, read, with_document
 
-DOCUMENT = document("004")
+SEED = "004"
+DOCUMENT = document(SEED)
 EXAMPLES = [
     "pip install cloud-tpu-diagnostics",
     """
@@ -70,7 +71,7 @@ def run_job(something):
 """
 
 
-@pytest.mark.skipif(DOCUMENT is None, reason="the document does not lie beside the repository")
+@with_document(SEED)
 def test_the_document_says_what_is_stated_here() -> None:
     def same(text: str) -> str:
         try:

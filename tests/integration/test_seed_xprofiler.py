@@ -22,9 +22,10 @@ import pytest
 from tests.integration.processes import free_port
 from tests.integration.sdk_programs import ROOT, SOURCE, run_program
 from tests.integration.standins import StandIns
-from tests.seeds import document, filled_in, read
+from tests.seeds import document, filled_in, read, with_document
 
-DOCUMENT = document("000")
+SEED = "000"
+DOCUMENT = document(SEED)
 PLACES = {
     "some zone": "us-central1-a", "zone": "us-central1-a", "region": "us-central1",
     "some-bucket": "bucket", "some_bucket": "bucket", "bucket-name": "bucket",
@@ -145,7 +146,7 @@ else:
     programs = [block for block in found if "import jax" in block or "start_trace" in block]
 
 
-@pytest.mark.skipif(DOCUMENT is None, reason="the document does not lie beside the repository")
+@with_document(SEED)
 def test_the_document_says_what_is_stated_here() -> None:
     def words(lines: list[str]) -> list[list[str]]:
         return [shlex.split(line) for line in lines]

@@ -159,7 +159,7 @@ def test_a_process_asleep_in_the_kernel(start: Start, tmp_path: Path) -> None:
 
 def test_a_traced_process_is_read_without_pausing_it(start: Start) -> None:
     if shutil.which("strace") is None:
-        pytest.skip("no strace here to trace with")
+        pytest.skip("no strace (apt-get install strace)")
     program = start("read_pipe")
     seen_at(program.pid, "read_pipe")
     tracer = subprocess.Popen(

@@ -143,9 +143,9 @@ def test_server_ends_with_its_tests(tmp_path: Path) -> None:
     program = (
         "import os, subprocess, sys, time\n"
         "from tests import fork_server\n"
-        "with fork_server.install() as servers:\n"
+        "with fork_server.install():\n"
         "    subprocess.run([sys.executable, '-m', 'runwatch', '--version'])\n"
-        "    print(servers._servers['head'][0].pid, flush=True)\n"
+        "    print(fork_server.Popen.servers._servers['head'][0].pid, flush=True)\n"
         "    time.sleep(600)\n"
     )
     environment = {k: v for k, v in os.environ.items() if k != fork_server.COLD_START}

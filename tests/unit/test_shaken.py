@@ -1,4 +1,4 @@
-"""What `make shake` makes late can be repeated, and `make test` says which tests it left out."""
+"""What `make shake` makes late can be repeated."""
 
 from __future__ import annotations
 
@@ -41,17 +41,3 @@ def test_a_seed_repeats_the_lots_of_a_test() -> None:
     assert len(first) == len(set(first)) == 3
     assert not set(first) & set(lots("8", "test_a (call)"))
     assert not set(first) & set(lots("7", "test_b (call)"))
-
-
-def test_the_closing_line_says_how_to_get_what_wants_a_browser(tmp_path: Path) -> None:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "tests/integration/test_login_page.py", "-q"],
-        cwd=ROOT,
-        env=environment | {"PATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout
-    assert " skipped without a browser (to run them: install chromium) in " in done.stdout
-    assert " in " in done.stdout.splitlines()[-1]

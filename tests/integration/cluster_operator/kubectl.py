@@ -16,7 +16,7 @@ from tests.integration.cluster_operator.site import Site
 def printed(site: Site, *words: str) -> str:
     kubectl = shutil.which("kubectl") or shutil.which("kubectl", path=Path(sys.executable).parent)
     if kubectl is None:
-        pytest.skip("there is no kubectl")
+        pytest.skip("no kubectl (apt-get install kubernetes-client)")
     done = subprocess.run(
         [kubectl, *words],
         env=os.environ | {"KUBECONFIG": str(site.api.kubeconfig), "HOME": str(site.root)},

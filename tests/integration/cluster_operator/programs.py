@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from tests.integration.capture_programs import COUNTING, TORCH_STEP
 
-# The kernel ends it with its parent, however that ended.
-WITH_PARENT = """
-def end_with_parent():
-    import ctypes, signal
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-end_with_parent()
-"""
-
 # Ranks from one process that has imported torch once.  Each is in a pod of its own.
 TRAINING = (
-    WITH_PARENT
-    + COUNTING
+    COUNTING
     + TORCH_STEP
     + """
 def train(rank, world):
@@ -32,7 +23,6 @@ def train(rank, world):
 world = len(sys.argv) - 3
 for rank in range(1, world):
     if os.fork() == 0:
-        end_with_parent()
         train(rank, world)
 train(0, world)
 """
@@ -40,8 +30,7 @@ train(0, world)
 
 # A rank that waits for others who do not come, as in a collective: somebody stops it from outside.
 # Told by a file, it goes on, or dies of an error.
-STANDING = (
-    """
+STANDING = """
 import os, sys, time
 import runwatch
 from pathlib import Path
@@ -49,9 +38,6 @@ gate = Path(sys.argv[2])
 def all_reduce():
     while not gate.exists():
         time.sleep(0.02)
-"""
-    + WITH_PARENT
-    + """
 run = runwatch.init(sys.argv[1])
 for step, _ in run.steps(range(10**9)):
     time.sleep(0.02)
@@ -60,7 +46,6 @@ for step, _ in run.steps(range(10**9)):
     if gate.exists() and gate.read_text() == "die":
         raise ValueError("the loss is not a number")
 """
-)
 
 # A run for each workload that is told on standard input, a line of JSON each; they have all ended.
 SEVERAL = """

@@ -1,6 +1,6 @@
 """Control groups of the memory controller: version 1, or 2 where it may be handed down.
 
-A group's name says whose it is, so that those of a killed test are taken away by the next.
+A group is named after the process that made it: tests/reaper.py removes what that has left.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from runwatch.agent.cgroup import CGROUPS, memory_cgroup
-from runwatch.journal.liveness import start_ticks
 from runwatch.testing import until
 
 PREFIX: Final = "runwatch-pods"
@@ -55,7 +54,6 @@ def why_not() -> str:
     try:
         if _above() is None:
             return "no memory controller"
-        _sweep()
         Group().close()
     except OSError as error:
         return f"no memory group can be made: {error}"
@@ -91,12 +89,4 @@ def is_mine(group: Path) -> bool:
 
 
 def _mine() -> str:
-    return f"{PREFIX}-{os.getpid()}-{start_ticks(os.getpid())}-"
-
-
-def _sweep() -> None:
-    """What a test has left that was killed."""
-    for folder in made():
-        pid, ticks = folder.name.split("-")[2:4]
-        if start_ticks(int(pid)) != int(ticks):
-            _is_gone(folder)
+    return f"{PREFIX}-{os.getpid()}-"

@@ -32,17 +32,11 @@ Told = dict[str, Any]
 T = TypeVar("T")
 
 
-class _Tied(Cluster):
-    """Its processes end with the test."""
-
-    python = [sys.executable, "-S", "-m", "tests.integration.pods.tied", sys.executable]  # type: ignore[misc]
-
-
 class Site:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.wire = Wire()
-        self._cluster = _Tied(root / "cluster")
+        self._cluster = Cluster(root / "cluster")
         self._cluster.http_port, self._cluster.grpc_port = 8090, 8091
         settings = self._cluster.node_root / "config.toml"
         settings.write_text(f"[head]\nstall_floor_seconds = {STALL_SECONDS}\n")

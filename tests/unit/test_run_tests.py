@@ -1,4 +1,4 @@
-"""CI repeats what failed (`.ci/again.py`): tried on small suites, by the real pytest."""
+"""`scripts/run_tests.py` on small suites, with the real pytest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-AGAIN = Path(__file__).parents[2] / ".ci" / "again.py"
+RUN_TESTS = Path(__file__).parents[2] / "scripts" / "run_tests.py"
 GREEN = "def test_green(): pass\n"
 RED = "def test_red(): assert False\n"
 FLAKY = """
@@ -44,13 +44,13 @@ def place(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(place: Path, *texts: str, options: tuple[str, ...] = ()) -> Done:
+def run(place: Path, *texts: str, options: tuple[str, ...] = (), workers: int = 0) -> Done:
     for number, text in enumerate(texts):
         (place / f"test_{number}.py").write_text(text)
     # Only pytest itself: the plugins of this suite take a second to start.
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
-    environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    command = [sys.executable, str(AGAIN), "-m", "pytest", *options]
+    environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "WORKERS": str(workers)}
+    command = [sys.executable, str(RUN_TESTS), *options]
     done = subprocess.run(
         command, cwd=place, env=environment, capture_output=True, text=True, timeout=100
     )
@@ -157,17 +157,18 @@ def test_what_an_earlier_run_remembers_is_forgotten(place: Path) -> None:
 class TestSpread:
     """Over workers, as `make test` does it."""
 
-    options = ("-p", "xdist", "-n", "2", "--dist", "loadgroup")
+    def run(self, place: Path, *texts: str) -> Done:
+        return run(place, *texts, options=("-p", "xdist"), workers=2)
 
     def test_a_test_whose_worker_dies_is_repeated(self, place: Path) -> None:
-        done = run(place, GREEN, flaky("one", "__import__('os')._exit(3)"), options=self.options)
+        done = self.run(place, GREEN, flaky("one", "__import__('os')._exit(3)"))
         assert done.status == 0
         assert done.lines("flaky: test_1.py::test_one ")
         assert " passed, 0 failed, 1 flaky in" in done.last
 
     def test_a_test_is_found_without_its_group(self, place: Path) -> None:
         text = f"import pytest\npytestmark = pytest.mark.xdist_group('a group')\n{flaky('one')}"
-        done = run(place, GREEN, text, options=self.options)
+        done = self.run(place, GREEN, text)
         assert done.status == 0
         assert done.lines("flaky: test_1.py::test_one ")
 
@@ -181,12 +182,12 @@ def test_one(n):
     with pathlib.Path("workers").open("a") as file:
         print(os.environ["PYTEST_XDIST_WORKER"], file=file)
 """
-        assert run(place, GREEN, text, options=self.options).status == 0
+        assert self.run(place, GREEN, text).status == 0
         workers = (place / "workers").read_text().split()
         assert len(workers) == 8
         assert len(set(workers)) == 1, "is this pytest 9.2 with xdist 3.8? Then: make test"
 
     def test_a_file_that_is_not_read_fails(self, place: Path) -> None:
-        done = run(place, GREEN, BROKEN, options=self.options)
+        done = self.run(place, GREEN, BROKEN)
         assert done.status == 1
         assert "again, alone" not in done.said
