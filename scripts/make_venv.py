@@ -5,6 +5,9 @@ import shutil
 import subprocess
 import sys
 
+PACKAGE = "python{}.{}-venv".format(*sys.version_info)
+"""Debian and Ubuntu keep venv in a package of its own, one for each version of Python."""
+
 
 def main(target: str) -> int:
     version = ".".join(map(str, sys.version_info[:3]))
@@ -14,7 +17,7 @@ def main(target: str) -> int:
         return 1
     print(f"Making {target} with Python {version} …", flush=True)
     if not _has_venv() and not _install_venv():
-        print("Python's venv module is missing. On Debian and Ubuntu: apt-get install python3-venv")
+        print(f"Python's venv module is missing. On Debian and Ubuntu: apt-get install {PACKAGE}")
         return 1
     return subprocess.call([sys.executable, "-m", "venv", target])
 
@@ -25,12 +28,12 @@ def _has_venv() -> bool:
 
 
 def _install_venv() -> bool:
-    """Debian keeps venv in a package of its own; root may install it, nobody is asked to."""
+    """Root may install the package; nobody is asked to."""
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         return False
-    print("Installing python3-venv …", flush=True)
+    print(f"Installing {PACKAGE} …", flush=True)
     subprocess.call(["apt-get", "update", "-qq"], stdout=subprocess.DEVNULL)
-    install = ["apt-get", "install", "-y", "-qq", "python3-venv"]
+    install = ["apt-get", "install", "-y", "-qq", PACKAGE]
     return subprocess.call(install, stdout=subprocess.DEVNULL) == 0
 
 

@@ -18,6 +18,16 @@ from runwatch.testing import until
 ROOT = Path(__file__).parents[2]
 SERVERS = ("runwatch ui", "runwatch head")
 SLEEP = f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).with_name("patient_sleep.py")}"\n'
+STOCK_SYSTEM = """
+pip() {  # installs where Debian's and Ubuntu's does (PEP 668)
+  python3 -c 'import sys; sys.exit(sys.prefix == sys.base_prefix)' && return
+  echo "externally-managed-environment: pip $*" >&2
+  return 1
+}
+uv() { "$@"; }
+git() { mkdir "${!#}"; }
+set -e
+"""
 NOT_HERE = {
     "make test": "this is it",
     ". .venv/bin/activate": "the environment the tests run in is active already",
@@ -42,6 +52,11 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
     end_agents(root / "runwatch")
 
 
+def install_blocks() -> list[str]:
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    return [block for block in blocks if "pip install" in block]
+
+
 def serve(command: str, environment: dict[str, str]) -> str:
     """Start it, read its first line, press Ctrl-C."""
     with subprocess.Popen(
@@ -61,6 +76,28 @@ def ends_known(root: Path) -> int:
 
 def test_the_readme_has_commands() -> None:
     assert {"make demo", "make test", "runwatch runs"} <= set(commands())
+
+
+def test_install_lines_work_where_pip_refuses_the_system_python(tmp_path: Path) -> None:
+    """Real shell, environments and activation; no pip, which would need an index."""
+    system = tmp_path / "system"
+    system.mkdir()
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    (system / "python3").symlink_to(Path(sys.base_prefix) / "bin" / version)
+    program = tmp_path / "my-program" / ".venv"
+    subprocess.run([system / "python3", "-m", "venv", "--without-pip", program], check=True)
+    clone, *others = install_blocks()
+    assert len(others) == 3
+    script = STOCK_SYSTEM + clone + "".join(f"deactivate\n{block}" for block in others)
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=tmp_path,
+        env={"HOME": str(tmp_path), "PATH": f"{system}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.timeout(300)

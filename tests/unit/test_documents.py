@@ -16,6 +16,9 @@ DOCUMENTS = sorted(
     if not any(p.startswith(".") or p == "node_modules" for p in path.relative_to(ROOT).parts)
 )
 ROOMS = ("src/", "tests/", "docs/", "examples/", "benchmarks/", "dropin/", "scripts/")
+PIP = re.compile(r"(?<![\w./-])(?:python3? -m )?pip (?:install|uninstall)\b(?!.* --target )")
+"""Refused by the Python of Debian and Ubuntu (PEP 668) unless a virtual environment is active."""
+ACTIVATION = re.compile(r"(?:^|&& )\. \S+/bin/activate(?: |$)")
 SHORT = ("journal/", "sdk/", "agent/", "store/", "head/", "wire/", "views/", "ship/", "cli/")
 
 
@@ -31,6 +34,30 @@ def test_paths_and_links_exist(document: Path) -> None:
             assert there, f"{document.name} names {name}"
         elif name.startswith(SHORT) and name.endswith(".py"):
             assert (ROOT / "src/runwatch" / name).exists(), f"{document.name} names {name}"
+
+
+def test_pip_lines_are_recognised() -> None:
+    assert PIP.search("$ pip install x") and PIP.search("cd x && python3 -m pip install x")
+    for other in (".venv/bin/pip install x", "pipx install x", "pip install --target DIR x"):
+        assert not PIP.search(other)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_pip_installs_into_a_virtual_environment(document: Path) -> None:
+    """A block of commands activates one first; prose leads to the page that does."""
+    prose = []
+    for number, part in enumerate(re.split(r"^ *```.*$", document.read_text(), flags=re.MULTILINE)):
+        if number % 2 == 0:
+            prose.append(part)
+            continue
+        active = False
+        for line in part.splitlines():
+            active = active or ACTIVATION.search(line.removeprefix("$ ")) is not None
+            assert active or not PIP.search(line), f"{document.name}: no environment for {line}"
+    text = "".join(prose)
+    if document.name != "CHANGELOG.md" and PIP.search("\n".join(re.findall(r"`[^`]+`", text))):
+        linked = "README.md#install)" in text or "\n## Install\n" in text
+        assert linked, f"{document.name} names pip without a link to how to install"
 
 
 def test_the_front_page_names_its_two_commands() -> None:

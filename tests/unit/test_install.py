@@ -9,7 +9,9 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = SETTINGS["project"]
+GROUPS = SETTINGS["dependency-groups"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 NAMED = re.compile(
     r"runwatch(?:-[\w.]+-py3-none-any\.whl)?\[([a-z]+(?:,[a-z]+)*)\]|'\.\[([a-z]+)\]'"
@@ -45,6 +47,12 @@ def test_every_extra_that_is_named_exists() -> None:
     }
     assert {"all", "head", "profiles", "plots", "gcp", "tensorboard"} <= named
     assert named <= set(EXTRAS)
+
+
+def test_the_readme_brings_the_pytorch_that_tests_ask_for() -> None:
+    """Another version would be replaced by `make test`, with CUDA."""
+    [named] = re.findall(r"--torch-backend cpu (\S+)", (ROOT / "README.md").read_text())
+    assert named in GROUPS["test"]
 
 
 def test_the_readme_names_every_extra() -> None:
