@@ -33,7 +33,7 @@ def our_threads(before: Here = NOTHING) -> list[str]:
 
 
 def processes(before: Here) -> list[str]:
-    """Servers that start once for all tests stay: those of multiprocessing, and the fork servers."""
+    """Without servers that start once for all tests: of multiprocessing, and the fork servers."""
     started = set(children(os.getpid())) - before.processes
     lines = [f"{pid} {_command(pid)}" for pid in sorted(started)]
     return [line for line in lines if not any(server in line for server in SERVERS)]
