@@ -52,6 +52,8 @@ LIGHT_COMMANDS: Final = ("exec", "dropin", "config")
 """These import little, and a fork of a large process would make them slower."""
 INTERPRETER_VARIABLES: Final = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "OMP_", "OPENBLAS_")
 """Read by the interpreter or its libraries as they start: a fork cannot change them any more."""
+INHERITED: Final = ("Uid", "Gid", "Groups", "SigBlk", "SigIgn", "Cap", "NoNew", "Seccomp", "Cpus_")
+"""Lines of /proc/PID/status."""
 MAX_MESSAGE: Final = 200_000
 PR_SET_MM, PR_SET_MM_MAP, UNCHANGED_FILE = 35, 14, 0xFFFFFFFF
 STATUS: Final = struct.Struct("=id")
@@ -73,31 +75,18 @@ class Request(NamedTuple):
 
 
 class ForkServers:
-    """The servers of this process, started when they are first needed."""
+    """The servers of this process.  A server that never gets a request imports nothing."""
 
     def __init__(self) -> None:
-        self._owner = os.getpid()
         self._servers: dict[str, tuple[subprocess.Popen[bytes], socket.socket]] = {}
+        self._inherited: tuple[object, ...] = ()
         self._lock = threading.Lock()
         self.cpu_seconds = 0.0
 
-    def fork(self, kind: str, request: Request, descriptors: list[int]) -> int | None:
-        """Returns the process id, or None if the process must be started the usual way."""
-        if os.getpid() != self._owner:
-            return None
-        message = json.dumps(request).encode()
-        if len(message) > MAX_MESSAGE:
-            return None
-        with self._lock:
-            line = self._line(kind)
-            socket.send_fds(line, [message], descriptors)
-            answer = line.recv(100)
-        if not answer:
-            raise RuntimeError(f"the fork server for {kind} commands has ended")
-        return int(answer)
-
-    def _line(self, kind: str) -> socket.socket:
-        if kind not in self._servers:
+    def start(self) -> None:
+        """Before the first test: what a server inherits, its commands inherit from it."""
+        self._inherited = inherited()
+        for kind in PRELOADED:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
                 server = subprocess.Popen(
@@ -107,13 +96,39 @@ class ForkServers:
                     cwd=ROOT,
                 )
             self._servers[kind] = server, ours
-        return self._servers[kind][1]
+
+    def fork(self, kind: str, request: Request, descriptors: list[int]) -> int | None:
+        """Returns the process id, or None if the process must be started the usual way."""
+        message = json.dumps(request).encode()
+        if inherited() != self._inherited or len(message) > MAX_MESSAGE:
+            return None
+        _, line = self._servers[kind]
+        with self._lock:
+            socket.send_fds(line, [message], descriptors)
+            answer = line.recv(100)
+        if not answer:
+            raise RuntimeError(f"the fork server for {kind} commands has ended")
+        return int(answer)
 
     def close(self) -> None:
         for server, line in self._servers.values():
             line.close()
             server.wait()
         self._servers.clear()
+
+
+def inherited() -> tuple[object, ...]:
+    """What a process inherits from the thread that starts it, beside what a request has.
+
+    The process id is part of it: a process that a test forked does not share our connection.
+    """
+    thread = Path("/proc/thread-self")
+    files = [(thread / name).read_text() for name in ("limits", "cgroup", "oom_score_adj")]
+    status = (thread / "status").read_text().splitlines()
+    spaces = sorted(os.readlink(each) for each in (thread / "ns").iterdir())
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    attributes = [line for line in status if line.startswith(INHERITED)]
+    return os.getpid(), os.getsid(0), nice, *files, *spaces, *attributes
 
 
 class Popen(subprocess.Popen[Any]):
@@ -241,6 +256,7 @@ def install() -> Iterator[None]:
         yield
         return
     usual = subprocess.Popen
+    Popen.servers.start()
     subprocess.Popen = Popen  # type: ignore[misc]
     try:
         yield
@@ -351,15 +367,14 @@ def rename(request: Request) -> None:
     words = [os.fsencode(word) + b"\0" for word in request.arguments]
     variables = [os.fsencode(f"{k}={v}") + b"\0" for k, v in request.environment.items()]
     text = b"".join(words + variables)
-    memory = ctypes.create_string_buffer(text, len(text))
-    _kept.append(memory)
-    start = ctypes.addressof(memory)
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = libc.sbrk.restype = ctypes.c_void_p
+    start = libc.malloc(len(text))  # never freed: the kernel reads it until the process is gone
+    ctypes.memmove(start, text, len(text))
     middle, end = start + sum(map(len, words)), start + len(text)
     stat = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     code_start, code_end, stack = int(stat[23]), int(stat[24]), int(stat[25])
     data_start, data_end, heap = int(stat[42]), int(stat[43]), int(stat[44])
-    libc = ctypes.CDLL(None)
-    libc.sbrk.restype = ctypes.c_void_p
     layout = struct.pack(
         "=12Q2I", code_start, code_end, data_start, data_end, heap, libc.sbrk(0), stack,
         start, middle, middle, end, 0, 0, UNCHANGED_FILE,
@@ -368,15 +383,13 @@ def rename(request: Request) -> None:
     libc.prctl(number, layout_map, layout, ctypes.c_ulong(len(layout)), ctypes.c_ulong(0))
 
 
-_kept: list[Any] = []
-"""Memory that the kernel reads."""
-
-
 def main(kind: str, descriptor: str) -> None:
-    preload(kind)
     with socket.socket(fileno=int(descriptor)) as line:
+        select.select([line], [], [])
+        preload(kind)
         request = serve(line)
         line.detach()
+    sys.modules.pop(f"{request.module}.__main__", None)  # it runs under another name
     atexit.register(gc.unfreeze)  # extensions report what is never freed
     runpy.run_module(request.module, run_name="__main__", alter_sys=True)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -76,6 +78,24 @@ def test_what_a_fork_cannot_reproduce_starts_as_usual(
 ) -> None:
     with forked([*RUNWATCH, "--version"], stdout=subprocess.DEVNULL, **options) as process:
         assert isinstance(process, fork_server.Popen) and process._status is None
+
+
+@pytest.mark.parametrize("change", ["limit", "signal mask", "ignored signal"])
+def test_a_process_whose_starter_has_changed_starts_as_usual(change: str, forked: Popen) -> None:
+    """A process inherits these from the thread that starts it; a forked one would not."""
+    with contextlib.ExitStack() as undo:
+        if change == "limit":
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft - 1, hard))
+            undo.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        elif change == "signal mask":
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+            undo.callback(signal.pthread_sigmask, signal.SIG_UNBLOCK, [signal.SIGUSR1])
+        else:
+            undo.callback(signal.signal, signal.SIGUSR1, signal.getsignal(signal.SIGUSR1))
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        with forked([*RUNWATCH, "--version"], stdout=subprocess.DEVNULL) as process:
+            assert isinstance(process, fork_server.Popen) and process._status is None
 
 
 def test_process_has_its_own_command_line_environment_directory_and_streams(
