@@ -8,6 +8,9 @@ STAMP  := $(VENV)/.stamps
 # Unmodified programs of others that have the names of our drop-ins: tests put this folder on a path.
 ORIGINALS := $(VENV)/originals
 
+# Modules are compiled when they are first imported: most of what is installed for the tests never is.
+PIP_INSTALL := $(BIN)/python -m pip install --no-compile
+
 # The tests start a thousand Python processes; without a cache each would compile all of Runwatch.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -103,17 +106,17 @@ $(STAMP)/venv:
 
 $(STAMP)/run: $(STAMP)/venv pyproject.toml locked.txt hatch_build.py $(shell find web/src web/public -type f 2> /dev/null)
 	@echo "Installing Runwatch into $(VENV) …"
-	@$(BIN)/python -m pip install --progress-bar on -q --require-hashes -r locked.txt \
+	@$(PIP_INSTALL) --progress-bar on -q --require-hashes -r locked.txt \
 	  || echo "What is locked does not fit this machine: the newest versions are installed instead."
-	@$(BIN)/python -m pip install --progress-bar on -q -e ".[head]"
+	@$(PIP_INSTALL) --progress-bar on -q -e ".[head]"
 	@touch $@
 
 $(STAMP)/test: $(STAMP)/run dropin/pyproject.toml
 	@echo "Installing what the tests need (PyTorch and JAX among it: this takes a few minutes once) …"
-	@$(BIN)/python -m pip install --progress-bar on -q "pip>=25.1"
-	@$(BIN)/python -m pip install --progress-bar on --group check --group test
-	@$(BIN)/python -m pip install -q --no-deps -e dropin
-	@$(BIN)/python -m pip install -q --no-deps --upgrade --target $(ORIGINALS) google-cloud-mldiagnostics==1.0.10
+	@$(PIP_INSTALL) --progress-bar on -q "pip>=25.1"
+	@$(PIP_INSTALL) --progress-bar on --group check --group test
+	@$(PIP_INSTALL) -q --no-deps -e dropin
+	@$(PIP_INSTALL) -q --no-deps --upgrade --target $(ORIGINALS) google-cloud-mldiagnostics==1.0.10
 	@touch $@
 
 # The peers' dependencies clash with ours, so they get their own environment.  Those of the original's
