@@ -145,6 +145,20 @@ def test_a_run_that_stops_at_the_first_failure_fails(place: Path) -> None:
     assert "1 failed in" in done.last
 
 
+def test_a_loaded_run_repeats_nothing(place: Path) -> None:
+    done = run(place, GREEN, flaky("one"), options=("--load", "1"))
+    assert done.status == 1
+    assert "again, alone" not in done.said
+    assert "1 failed, 1 passed in" in done.last
+
+
+def test_a_signal_ends_pytest_too(place: Path) -> None:
+    end = "os.kill(os.getppid(), signal.SIGTERM); time.sleep(60)"
+    done = run(place, f"import os, signal, time\ndef test_end(): {end}")
+    assert done.status == 1
+    assert "did not come to its end (exit status -15)" in done.said
+
+
 def test_what_an_earlier_run_remembers_is_forgotten(place: Path) -> None:
     remembered = place / ".pytest_cache" / "v" / "cache" / "lastfailed"
     remembered.parent.mkdir(parents=True)

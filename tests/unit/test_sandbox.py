@@ -93,16 +93,20 @@ def place(tmp_path: Path) -> Iterator[Path]:
 
 
 def run(
-    place: Path, text: str, *options: str, ended_by: signal.Signals | None = None
+    place: Path,
+    text: str,
+    *options: str,
+    program: tuple[str, ...] = ("-m", "pytest"),
+    ended_by: signal.Signals | None = None,
 ) -> tuple[int, str]:
     """Returns the exit status and the output, which ends with pytest and with its reaper."""
     (place / "conftest.py").write_text(CONFTEST)
     (place / "pytest.ini").write_text("[pytest]\n")
     (place / "test_small.py").write_text(PROGRAMS.format(place=str(place)) + text)
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
-    more = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    more = {"WORKERS": "0", "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     with subprocess.Popen(
-        [sys.executable, "-m", "pytest", *options],
+        [sys.executable, *program, *options],
         cwd=place, env=environment | more | {"TMPDIR": str(place / "tmp")},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     ) as process:  # fmt: skip
@@ -125,7 +129,7 @@ def living(place: Path) -> list[int]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_nothing_is_left_of_a_run_that_is_ended_by(number: signal.Signals, place: Path) -> None:
     _, output = run(place, INTERRUPTED, "-p", "xdist", "-n", "2", ended_by=number)
-    assert "processes left by the tests, now killed: " in output
+    assert (" processes of its tests\n" in output) == (number != signal.SIGINT), output
     assert living(place) == []
     assert list((place / "tmp").iterdir()) == []
 
@@ -151,6 +155,15 @@ def test_a_process_that_is_left_behind_fails_the_run(place: Path, options: tuple
     assert f"\nleft behind: {pid} {sys.executable}" in output
     assert "\nERROR test_small.py::test_leak" in output
     assert " 2 passed, 1 error in " in output
+
+
+def test_a_process_that_is_left_behind_is_not_forgiven(place: Path) -> None:
+    leak = "def test_leak(): start('daemon').wait()\n"
+    flaky = "def test_flaky():\n    (PLACE / 'seen').mkdir()\n    assert 0"
+    run_tests = str(ROOT / "scripts" / "run_tests.py")
+    status, output = run(place, leak + flaky, program=(run_tests,))
+    assert status == 1
+    assert "\nnot repeated: processes were left behind\n" in output
 
 
 def test_the_directory_is_kept_until_the_next_failure(place: Path) -> None:
