@@ -6,13 +6,15 @@ import os
 from pathlib import Path
 
 from runwatch.capture.process import children
+from tests.fork_server import server_pids
 from tests.integration.pods import memory, network
 
 
 def left(root: Path) -> dict[str, list[str]]:
     """Of the pods that were played in this folder, and of this process."""
+    started = {*children(os.getpid())} - server_pids()
     found = {
-        "processes": [_named(pid) for pid in sorted({*children(os.getpid()), *inside(root)})],
+        "processes": [_named(pid) for pid in sorted(started | {*inside(root)})],
         "mounts": [line for line in _mounts("self") if str(root) in line],
         "links": [name for name in os.listdir("/sys/class/net") if network.is_ours(name)],
         "groups": [str(group) for group in memory.made() if memory.is_mine(group)],
