@@ -30,7 +30,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -109,9 +109,6 @@ class ForkServers:
         if not answer:
             raise RuntimeError(f"the fork server for {kind} commands has ended")
         return int(answer)
-
-    def running(self) -> Iterable[tuple[subprocess.Popen[bytes], socket.socket]]:
-        return self._servers.values()
 
     def close(self) -> None:
         for server, line in self._servers.values():
@@ -251,11 +248,6 @@ def current_umask() -> int:
 def cpu_seconds() -> float:
     """Used by forked processes that have ended; `getrusage` counts only direct children."""
     return Popen.servers.cpu_seconds
-
-
-def server_pids() -> set[int]:
-    """The servers are children of this process for as long as it lives."""
-    return {server.pid for server, _ in Popen.servers.running()}
 
 
 @contextlib.contextmanager

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
+from runwatch.capture.process import children
 from tests.integration.pods import kubelet, memory
 from tests.integration.pods.kubelet import Node
 from tests.integration.pods.left import left
@@ -18,13 +20,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     if why := kubelet.why_not():
         pytest.skip(f"no pod can be played here: {why}")
     root = tmp_path_factory.mktemp("site")
+    before = {*children(os.getpid())}
     made = Site(root)
     try:
         made.start_head()
         yield made
     finally:
         made.close()
-    assert not left(root)
+    assert not left(root, before)
 
 
 @pytest.fixture(scope="package")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Set
 from pathlib import Path
 
 from runwatch.capture.process import children
-from tests.fork_server import server_pids
 from tests.integration.pods import memory, network
 
 
-def left(root: Path) -> dict[str, list[str]]:
-    """Of the pods that were played in this folder, and of this process."""
-    started = {*children(os.getpid())} - server_pids()
+def left(root: Path, before: Set[int]) -> dict[str, list[str]]:
+    """Of the pods that were played in this folder, and of this process since it had these children."""
+    started = {*children(os.getpid())} - before
     found = {
         "processes": [_named(pid) for pid in sorted(started | {*inside(root)})],
         "mounts": [line for line in _mounts("self") if str(root) in line],
