@@ -11,7 +11,7 @@ from tests.integration.pods import memory, network
 
 
 def left(root: Path, before: Set[int]) -> dict[str, list[str]]:
-    """Of the pods that were played in this folder, and of this process since it had these children."""
+    """Of the pods that were played in this folder, and of this process since then."""
     started = {*children(os.getpid())} - before
     found = {
         "processes": [_named(pid) for pid in sorted(started | {*inside(root)})],
