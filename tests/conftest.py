@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import signal
 from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import settings
 
+from runwatch import testing
 from runwatch.logs import Sparing
 from tests import fork_server
 
@@ -44,6 +46,12 @@ def all_is_said() -> Iterator[None]:
         for each in handler.filters[:]:
             if isinstance(each, Sparing):
                 handler.removeFilter(each)
+
+
+def pytest_runtest_setup() -> None:
+    """Raises deadlines with the machine's load.  A deadline only ends a test that fails."""
+    load = os.getloadavg()[0] / (os.cpu_count() or 1)
+    testing.patience = min(max(2.0, 2 * load), 5.0)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -70,7 +70,7 @@ def post(
     for name, value in (headers or {}).items():
         asked.add_header(name, value)
     try:
-        with urllib.request.urlopen(asked, timeout=30) as answer:
+        with urllib.request.urlopen(asked, timeout=100) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         with error:

@@ -66,7 +66,6 @@ def longest_wait(page: Visitor) -> int:
     return found
 
 
-@pytest.mark.timeout(300)
 def test_a_newcomer_sees_the_demo_train_crash_and_go_on(browser: Chromium, demo: str) -> None:
     log_in(browser, demo)
     with visitor(browser, demo) as page:

@@ -88,7 +88,7 @@ def test_a_run_is_deleted_only_when_that_is_meant(owner: Visitor) -> None:
             b"{}",
             {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"},
         )
-        urllib.request.urlopen(asked, timeout=30).close()
+        urllib.request.urlopen(asked, timeout=100).close()
 
 
 def test_a_link_is_made_used_and_taken_back(browser: Chromium, owner: Visitor) -> None:
@@ -152,7 +152,7 @@ def holder(browser: Chromium, address: str, role: str, *projects: str) -> Iterat
         json.dumps(body).encode(),
         {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(asked, timeout=30) as answer:
+    with urllib.request.urlopen(asked, timeout=100) as answer:
         word = json.load(answer)["token"]
     with visitor(browser, address, apart=True) as page:
         page.page.ask("Page.navigate", url=f"{address}/?token={word}")

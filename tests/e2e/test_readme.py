@@ -65,7 +65,7 @@ def serve(command: str, environment: dict[str, str]) -> str:
         assert server.stdout is not None
         first = server.stdout.readline()
         server.send_signal(signal.SIGINT)
-        assert server.wait(20) in (0, 130)
+        assert server.wait(100) in (0, 130)
         return first
 
 
@@ -100,7 +100,6 @@ def test_install_lines_work_where_pip_refuses_the_system_python(tmp_path: Path) 
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.xdist_group("readme")
 def test_every_command_works(environment: dict[str, str]) -> None:
     made = ROOT / "first-run.csv"

@@ -68,7 +68,7 @@ class Asked:
 
 def _runs(at: Listening) -> int:
     asked = Request(f"{at.http}/api/v1/runs", headers={"Authorization": f"Bearer {at.token}"})
-    with urlopen(asked, timeout=20) as answer:
+    with urlopen(asked, timeout=100) as answer:
         return len(json.load(answer)["runs"])
 
 

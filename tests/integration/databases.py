@@ -66,7 +66,7 @@ class Prometheus:
         return {_named(each["metric"]): float(each["value"][1]) for each in self._query(query)}
 
     def _query(self, query: str) -> list[dict[str, Any]]:
-        with urlopen(f"{self.url}/api/v1/query?{urlencode({'query': query})}", timeout=20) as said:
+        with urlopen(f"{self.url}/api/v1/query?{urlencode({'query': query})}", timeout=100) as said:
             answer = json.load(said)
         assert answer["status"] == "success", answer
         return list(answer["data"]["result"])

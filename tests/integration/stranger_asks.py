@@ -32,7 +32,7 @@ def http(address: str, path: str, body: Any = None, method: str | None = None) -
     asked = urllib.request.Request(address + path, data=said, method=method)
     asked.add_header("Content-Type", "application/json")
     try:
-        with urllib.request.urlopen(asked, timeout=20) as answer:
+        with urllib.request.urlopen(asked, timeout=100) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         with error:
@@ -46,12 +46,12 @@ def inject(channel: grpc.Channel) -> str:
         spine.Up(hello=spine.Hello(oldest_wire_version=1, newest_wire_version=1, host="node")),
         spine.Up(batch=spine.Batch(origin=origin, start=0, end=100)),
     ]
-    return status(lambda: list(stream(iter(said), timeout=20)))
+    return status(lambda: list(stream(iter(said), timeout=100)))
 
 
 def ask(channel: grpc.Channel, method: str, message: Any, reply: Any) -> str:
     call = channel.unary_unary(PROFILER + method, type(message).SerializeToString, reply.FromString)
-    return status(lambda: call(message, timeout=20))
+    return status(lambda: call(message, timeout=100))
 
 
 def status(call: Callable[[], object]) -> str:

@@ -62,7 +62,7 @@ NO_POWER: Final = without("dac_override", "dac_read_search", "fowner", "chown")
 def do_as(uid: int, script: str, *words: object) -> None:
     """A shell script, run by that user."""
     command = [*command_as(uid), "sh", "-euc", script, "sh", *map(str, words)]
-    subprocess.run(command, check=True, timeout=30, cwd="/")
+    subprocess.run(command, check=True, timeout=100, cwd="/")
 
 
 @contextmanager

@@ -211,7 +211,6 @@ def attention(answer: dict[str, Any]) -> str:
     return "\n".join(f"{each['what']}: {each['todo']}" for each in answer["attention"])
 
 
-@pytest.mark.timeout(120)
 def test_an_agent_without_a_head_hears_of_the_heads_that_programs_name(town: Town) -> None:
     """And each head gets its own runs, with how their processes ended, and no other."""
     town.agent()
@@ -261,7 +260,6 @@ def test_two_heads_have_everything_once_though_the_agent_and_a_head_are_killed(
     assert one.values("first") == two.values("second") == numbers(20_000)
 
 
-@pytest.mark.timeout(120)
 def test_a_program_before_its_head_and_a_head_that_moves(town: Town) -> None:
     """The records follow the head: its store has an id, which its new address gives too."""
     house = town.house("house")
@@ -291,7 +289,6 @@ def test_a_program_before_its_head_and_a_head_that_moves(town: Town) -> None:
     assert house.values("early") == numbers(100)
 
 
-@pytest.mark.timeout(120)
 def test_what_a_head_prints_can_be_pasted(town: Town) -> None:
     """Into a shell with another directory: programs, their agent and commands find the head,
     whatever its ports are, with TLS and behind a path."""
@@ -320,7 +317,6 @@ def test_what_a_head_prints_can_be_pasted(town: Town) -> None:
     assert [run["name"] for run in json.loads(runs)["runs"]] == ["pasted"]
 
 
-@pytest.mark.timeout(120)
 def test_a_head_serves_its_own_directory_beside_an_agent_that_sends_elsewhere(town: Town) -> None:
     """And programs that record there need no setting.  One that names this very head is there once,
     though the head reads it and the agent sends it."""

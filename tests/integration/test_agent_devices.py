@@ -90,12 +90,12 @@ def test_samples_go_to_the_run_that_holds_the_device(root: Path, recording: Path
             root, RUNWATCH_AGENT="off", RANK="9", LOCAL_RANK="1", LOCAL_WORLD_SIZE="2"
         )
         until(lambda: count(root, "gpu1", "watched") > 20, 30, "the run's samples")
-        program.communicate(b"go\n", timeout=30)
+        program.communicate(b"go\n", timeout=100)
         done = count(root, "gpu1", "")
         until(lambda: count(root, "gpu1", "") > done + 20, 30, "the host's samples again")
     finally:
         end_agents(root)
-        agent.wait(20)
+        agent.wait(100)
     points, events, names = agent_journal(root)
     of_run = [point for point in points if point.run]
     assert {(point.device, point.run, point.rank) for point in of_run} == {("gpu1", "watched", "9")}
@@ -116,9 +116,9 @@ def test_the_store_knows_whose_device_it_is(root: Path, recording: Path) -> None
     try:
         until(lambda: count(root, "gpu0", "watched") > 5, 30, "the run's samples")
     finally:
-        program.communicate(b"go\n", timeout=30)
+        program.communicate(b"go\n", timeout=100)
         end_agents(root)
-        agent.wait(20)
+        agent.wait(100)
     rows = [row for row in series(root, "watched") if row.device]
     # One process and no word of more on this node: both devices that it may see are its.
     assert {(row.device, row.metric, row.rank) for row in rows} == {
@@ -167,7 +167,7 @@ def test_devices_are_set_by_flags_too(root: Path, recording: Path) -> None:
         assert devices is True
     finally:
         end_agents(root)
-        agent.wait(20)
+        agent.wait(100)
 
 
 def test_a_flag_that_cannot_be_is_refused(root: Path) -> None:

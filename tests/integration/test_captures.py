@@ -35,7 +35,7 @@ needed = pytest.mark.skipif(
     find_spec("torch") is None or find_spec("jax") is None, reason="torch or jax is missing"
 )
 # One site for all of them: its programs keep a processor busy, and take long to start.
-pytestmark = [needed, pytest.mark.xdist_group("captures"), pytest.mark.timeout(300)]
+pytestmark = [needed, pytest.mark.xdist_group("captures")]
 
 
 class Site(Cluster):
@@ -88,7 +88,7 @@ class Site(Cluster):
     def close(self) -> None:
         for process in self.programs:
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait(20)
+            process.wait(100)
         super().close()
 
     # ── the API ───────────────────────────────────────────────────────────────────────────────
@@ -98,7 +98,7 @@ class Site(Cluster):
         url = f"http://127.0.0.1:{self.http_port}/api/v1{path}"
         request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
         try:
-            with tokens.urlopen(request, timeout=30) as answer:
+            with tokens.urlopen(request, timeout=100) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             with error:

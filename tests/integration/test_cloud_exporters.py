@@ -93,7 +93,7 @@ class World:
         self.local.forwarding.clear()
 
     def keep(self, batch: Batch) -> None:
-        assert self.local.ingest.submit(batch).result(30).accepted
+        assert self.local.ingest.submit(batch).result(100).accepted
 
     def train(self, count: int) -> None:
         """The job takes so many steps, one in a second."""
@@ -377,20 +377,20 @@ def test_an_answer_that_comes_too_late_makes_no_second_entry(
     services.fault = fault
     world.train(10)
     world.start("logging", timeout_seconds=0.1)
-    until(lambda: services.repeats == 33)
+    until(lambda: services.repeats >= 33)
     world.settled()
     assert len(services.entries) == 11
 
 
 def test_a_service_that_is_always_slow_gets_more_time(
-    world: World, services: CloudServices
+    world: World, services: CloudServices, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Slower than the deadline that was set: with that one nothing would ever arrive."""
     services.fault = lambda request, context: time.sleep(0.4)
     world.train(3)
     world.start("logging", timeout_seconds=0.15)
-    assert "no answer within" in world.troubled().problem
-    assert world.settled().sent == 4
+    until(lambda: world.report().sent == 4)
+    assert "no answer within" in caplog.text
     assert len(services.entries) == 4
 
 
@@ -504,7 +504,8 @@ def test_moments_that_were_missed_are_sent_afterwards(
     world.clock.advance(3600)
     services.fault = None
     world.start("monitoring")
-    until(lambda: world.minutes("/performance") == 10)
+    # Ten within the run, and the one after its end.
+    until(lambda: world.minutes("/performance") == 11)
     ((_, elapsed),) = services.named("/total_elapsed_time").items()
     ends = [end for end, _ in elapsed]
     assert [b - a for a, b in zip(ends, ends[1:], strict=False)] == [60.0] * (len(ends) - 1)
@@ -520,7 +521,6 @@ def test_points_that_are_too_old_are_lost_and_counted(
     assert "roles/monitoring.metricWriter" in world.troubled().todo
     waited = until(lambda: world.report().waiting)
     world.clock.advance(26 * 3600)
-    services.fault = None
     report = until(lambda: world.report() if _is_settled(world.report()) else None)
     assert (report.lost, report.sent) == (waited, 0)  # the run ended before
     assert "25 hours" in report.lost_why

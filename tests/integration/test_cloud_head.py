@@ -89,7 +89,7 @@ def train(cluster: Cluster) -> None:
 def forward(cluster: Cluster) -> dict[str, Any]:
     """What the head says of Cloud Logging."""
     url = f"http://127.0.0.1:{cluster.http_port}/api/v1/health"
-    with urlopen(url, timeout=30) as answer:
+    with urlopen(url, timeout=100) as answer:
         return _of_logging(json.load(answer)["forwards"])
 
 

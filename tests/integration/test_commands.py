@@ -51,10 +51,10 @@ def head(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Head]:
     ready = threading.Event()
     thread = threading.Thread(target=served.run, args=(lambda _: ready.set(),))
     thread.start()
-    assert ready.wait(30)
+    assert ready.wait(100)
     yield served
     served.stop()
-    thread.join(20)
+    thread.join(100)
     assert not thread.is_alive()
 
 
@@ -73,7 +73,7 @@ def test_a_command_goes_down_the_stream_and_its_result_comes_up(
 
 def _processes(head: Head, host: str) -> int:
     sent = head.local.outbox.send(Ping(), PingResult, [host], 20)
-    assert head.local.outbox.wait(sent, 30)
+    assert head.local.outbox.wait(sent, 100)
     assert sent.results[host].state == "done"
     return sent.results[host].processes
 
@@ -93,7 +93,7 @@ def test_a_head_that_shares_the_directory_leaves_a_file(cluster: Cluster) -> Non
     try:
         until(lambda: head.tail.agents(), 30, "the agent's journal")
         sent = head.outbox.send(Ping(), PingResult, [this_host()], 20)
-        assert head.outbox.wait(sent, 30), cluster.words()
+        assert head.outbox.wait(sent, 100), cluster.words()
         assert sent.results[this_host()].state == "done"
         assert list((cluster.node_root / "commands" / this_host()).iterdir()) == []
     finally:
@@ -133,14 +133,14 @@ def test_a_command_is_carried_out_once(tmp_path: Path) -> None:
     for _ in range(3):
         desk.errands.take(Command("a-1", "count"))
     desk.errands.take(Command("a-2", "count"))
-    until(lambda: len(desk.results) == 2, 10)
+    until(lambda: len(desk.results) == 2)
     assert sorted(calls) == ["a-1", "a-2"]
 
 
 def test_a_late_command_is_not_carried_out(tmp_path: Path) -> None:
     desk = Desk(tmp_path, {"never": lambda command, context: CommandResult()})
     desk.errands.take(Command("a", "never", expires_ns=1))
-    until(lambda: desk.results, 10)
+    until(lambda: desk.results)
     assert desk.results[0]["state"] == "failed"
     assert "too late" in str(desk.results[0]["why"])
 
@@ -154,6 +154,6 @@ def test_files_that_are_no_commands_are_taken_away(tmp_path: Path) -> None:
     good = {"id": "c", "kind": "ping", "body": {}, "issued_ns": 1, "expires_ns": 0}
     (folder / "c.json").write_text(json.dumps(good))
     desk.errands.look()
-    until(lambda: desk.results, 10)
+    until(lambda: desk.results)
     assert [result["command"] for result in desk.results] == ["c"]
     assert list(folder.iterdir()) == []

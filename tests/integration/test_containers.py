@@ -36,7 +36,7 @@ run.finish()
 
 def _is_possible() -> bool:
     try:
-        return subprocess.run([*BOX, "true"], capture_output=True, timeout=30).returncode == 0
+        return subprocess.run([*BOX, "true"], capture_output=True, timeout=100).returncode == 0
     except FileNotFoundError:
         return False
 
@@ -64,7 +64,7 @@ class Box:
     def finish(self) -> None:
         assert self.process.stdin is not None
         self.process.stdin.close()
-        assert self.process.wait(30) == 0
+        assert self.process.wait(100) == 0
 
     @property
     def pid(self) -> int:
@@ -74,7 +74,7 @@ class Box:
 
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
-        self.process.wait(30)
+        self.process.wait(100)
 
     def close(self) -> None:
         end(self.process, signal.SIGKILL)

@@ -85,7 +85,7 @@ def test_a_head_that_comes_later_gets_them_once(cluster: Cluster) -> None:
     assert not bringing.round()
     assert bringing.problem
     cluster.start_head()
-    until(bringing.round, 20)
+    until(bringing.round)
     assert bringing.round() and bringing.settled
     assert bringing.brought == 1
     again = courier(cluster)  # a new agent knows what the last one brought
@@ -110,13 +110,13 @@ def test_a_head_killed_in_the_middle_never_has_half_a_file(cluster: Cluster) -> 
             path = f"{SESSION}/a.pb"
             yield pb.Piece(header=pb.FileHeader(path=path, bytes=len(LARGE), host="n"))
             yield pb.Piece(data=LARGE[: 1 << 20])
-            until(lambda: folder.exists() and any(folder.iterdir()), 20, "the first piece")
+            until(lambda: folder.exists() and any(folder.iterdir()), what="the first piece")
             assert cluster.head is not None
             end(cluster.head, signal.SIGKILL)
             yield pb.Piece(data=LARGE[1 << 20 :])
 
         with pytest.raises(grpc.RpcError):
-            call(pieces(), metadata=tokens.metadata(cluster.grpc_port), timeout=30)
+            call(pieces(), metadata=tokens.metadata(cluster.grpc_port), timeout=100)
     assert not at_head(cluster, "a.pb").exists()
     cluster.start_head()
     assert courier(cluster).round()
@@ -150,9 +150,9 @@ def test_what_is_no_profile_is_refused(
         header = pb.FileHeader(path=path, bytes=said, host="n")
         shown = tokens.metadata(refusing.grpc_port)
         pieces = [pb.Piece(header=header), pb.Piece(data=data)]
-        kept = call(iter(pieces), metadata=shown, timeout=20)
+        kept = call(iter(pieces), metadata=shown, timeout=100)
         assert word in kept.problem
-        assert "header" in call(iter(pieces[1:]), metadata=shown, timeout=20).problem
+        assert "header" in call(iter(pieces[1:]), metadata=shown, timeout=100).problem
     found = [p for p in refusing.head_root.rglob("*") if p.is_file() and "profiles" in p.parts]
     assert found == []
 

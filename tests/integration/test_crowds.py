@@ -52,7 +52,7 @@ class Crowded:
 
     def health(self) -> int:
         address = f"http://127.0.0.1:{self.http[1]}/api/v1/health"
-        with urllib.request.urlopen(address, timeout=20) as reply:
+        with urllib.request.urlopen(address, timeout=100) as reply:
             return int(reply.status)
 
 
@@ -68,14 +68,14 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crowded]:
 def test_a_crowd_that_asks_nothing_locks_nobody_out(head: Crowded) -> None:
     with ExitStack() as stack:
         for _ in range(2 * FILES):
-            stack.enter_context(socket.create_connection(head.http, timeout=20))
+            stack.enter_context(socket.create_connection(head.http, timeout=100))
         assert head.health() == 200
     assert head.log.stat().st_size < 20_000
 
 
 def test_noise_is_logged_a_few_times(head: Crowded) -> None:
     for _ in range(200):
-        with socket.create_connection(head.http, timeout=20) as noisy:
+        with socket.create_connection(head.http, timeout=100) as noisy:
             noisy.sendall(b"\x16\x03\x01 nonsense\r\n\r\n")
             while noisy.recv(4096):
                 pass
@@ -89,11 +89,11 @@ def call(head: Crowded, method: str, message: bytes, token: str | None) -> tuple
     with grpc.insecure_channel(head.grpc) as channel:
         try:
             if method.endswith("Stream"):
-                list(channel.stream_stream(method)(iter([message]), metadata=metadata, timeout=20))
+                list(channel.stream_stream(method)(iter([message]), metadata=metadata, timeout=100))
             elif method.endswith(("Keep", "StreamMetrics")):
-                channel.stream_unary(method)(iter([message]), metadata=metadata, timeout=20)
+                channel.stream_unary(method)(iter([message]), metadata=metadata, timeout=100)
             else:
-                channel.unary_unary(method)(message, metadata=metadata, timeout=20)
+                channel.unary_unary(method)(message, metadata=metadata, timeout=100)
         except grpc.RpcError as error:
             return error.code(), error.details()
     return grpc.StatusCode.OK, ""
@@ -128,7 +128,7 @@ def test_guesses_by_grpc_are_braked_and_lock_nobody_out(head: Crowded) -> None:
 
 
 def test_a_request_that_does_not_end_is_hung_up_on(head: Crowded) -> None:
-    with socket.create_connection(head.http, timeout=40) as slow:
+    with socket.create_connection(head.http, timeout=100) as slow:
         slow.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
         while slow.recv(4096):
             pass
@@ -142,7 +142,7 @@ def test_live_pages_that_go_leave_no_place_taken(head: Crowded) -> None:
 
     def visit(count: int) -> None:
         for i in range(count):
-            with socket.create_connection(head.http, timeout=20) as page:
+            with socket.create_connection(head.http, timeout=100) as page:
                 page.sendall(request)
                 if i % 3:
                     page.recv(1 << (i % 8))
@@ -159,7 +159,7 @@ def test_live_pages_that_go_leave_no_place_taken(head: Crowded) -> None:
 
 def watching(head: Crowded) -> float:
     address = f"http://127.0.0.1:{head.http[1]}/metrics?token={TOKEN}"
-    with urllib.request.urlopen(address, timeout=20) as reply:
+    with urllib.request.urlopen(address, timeout=100) as reply:
         text = reply.read().decode()
     found = re.search(r"^runwatch_\w*live_subscribers\S* (\S+)$", text, re.MULTILINE)
     assert found is not None, text

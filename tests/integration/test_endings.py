@@ -96,7 +96,7 @@ def test_a_process_ends(root: Path, ending: str, expected: dict[str, Any]) -> No
     go_on(program)
     # Not reaped before: older kernels tell how a process ended only of one that was not.
     until(lambda: end_noted(root), 30, "the agent to record the end")
-    program.communicate(timeout=30)
+    program.communicate(timeout=100)
     found = outcome(root)
     assert {name: getattr(found, name) for name in expected} == expected, found
     if "ValueError" in ending:
@@ -107,7 +107,7 @@ def test_a_process_ends(root: Path, ending: str, expected: dict[str, Any]) -> No
 
 def test_a_process_that_nobody_watched_and_that_said_nothing_is_lost(root: Path) -> None:
     program = start(root, "os.kill(os.getpid(), signal.SIGKILL)", agent="off")
-    program.communicate(b"go\n", timeout=30)
+    program.communicate(b"go\n", timeout=100)
     head = LocalHead(root)
     try:
         while head.tail.round():
@@ -133,4 +133,4 @@ def test_a_process_that_runs_is_running_however_long_it_says_nothing(root: Path)
         finally:
             head.close()
     finally:
-        program.communicate(b"go\n", timeout=30)
+        program.communicate(b"go\n", timeout=100)

@@ -29,7 +29,7 @@ def pod(name: str) -> list[str]:
 def _can_be_pods() -> bool:
     try:
         command = [*_POD, _NAMED, "pod", "true"]
-        return subprocess.run(command, capture_output=True, timeout=30).returncode == 0
+        return subprocess.run(command, capture_output=True, timeout=100).returncode == 0
     except OSError:
         return False
 

@@ -99,7 +99,6 @@ def test_the_head_is_killed(cluster: Cluster, hertz: int, trials: int) -> None:
     cluster.check_exactly_once()
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("outage", [2, pytest.param(60, marks=pytest.mark.soak)])
 def test_four_ranks_record_while_the_head_is_down(cluster: Cluster, outage: int) -> None:
     cluster.start_head()

@@ -121,7 +121,7 @@ def test_who_writes_for_a_reader_that_went_away_is_told(tmp_path: Path) -> None:
         assert process.stdout is not None
         process.stdout.read(2)
         process.stdout.close()
-        assert process.wait(30) == -signal.SIGPIPE
+        assert process.wait(100) == -signal.SIGPIPE
         process.stdout = None
         process.communicate()
 
@@ -253,9 +253,9 @@ def test_a_daemon_goes_on_and_is_read_to_its_end(how: str, tmp_path: Path) -> No
     late = f"while [ ! -e {tmp_path}/go ]; do sleep 0.02; done; echo late; echo later"
     process = start(under(["sh", "-c", f"{how.format(late)} echo early; exit 3"]), tmp_path)
     assert line_of(process.stdout) == b"early\n"
-    assert process.wait(30) == 3, "nobody waits for the daemon"
+    assert process.wait(100) == 3, "nobody waits for the daemon"
     (tmp_path / "go").touch()
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=100)
     assert out == b"late\nlater\n"
 
 

@@ -20,7 +20,7 @@ from runwatch.testing import Story, read_stories
 from tests.integration.hooked_programs import PROGRAMS, seconds, spans, steps
 from tests.integration.sdk_programs import program_environment
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.soak
 
 SECONDS: Final = 180
 EXEC: Final = (sys.executable, "-m", "runwatch", "exec", "--")

@@ -51,7 +51,7 @@ def health(at: Listening, token: str) -> tuple[int, str]:
         f"{at.http}/metrics", headers={"Authorization": f"Bearer {token}"}
     )
     try:
-        with urllib.request.urlopen(asked, timeout=20) as answer:
+        with urllib.request.urlopen(asked, timeout=100) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:

@@ -444,7 +444,7 @@ def test_two_processes_record_into_one_log(tmp_path: Path) -> None:
         until(lambda: len(read(tmp_path, "job", "log")) == 100, what="both to record")
     finally:
         for process in processes:
-            process.communicate(b"\n", timeout=30)
+            process.communicate(b"\n", timeout=100)
     source = JournalLogger("job", "log", root=tmp_path)
     columns = list(source.read_columns())
     source.close()

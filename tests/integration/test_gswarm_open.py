@@ -50,7 +50,7 @@ class Guarded(Bench):
         body: Any = None,
         headers: Mapping[str, str] | None = None,
     ) -> tuple[int, dict[str, str], Any]:
-        connection = http.client.HTTPConnection(at, self.http_port, timeout=20)
+        connection = http.client.HTTPConnection(at, self.http_port, timeout=100)
         said = None if body is None else json.dumps(body).encode()
         try:
             connection.request(method, path, said, dict(headers or {}))
@@ -96,7 +96,7 @@ def test_the_open_address_has_gswarm_and_nothing_else(guarded: Guarded) -> None:
             request_serializer=pb.MetricsUpdate.SerializeToString,
             response_deserializer=pb.Empty.FromString,
         )
-        stream(iter(updates), timeout=20)
+        stream(iter(updates), timeout=100)
         assert call("GetStatus", pb.Empty(), pb.StatusResponse).freq == 50
         spine = channel.stream_stream(
             "/runwatch.v1.Spine/Stream",
@@ -123,7 +123,7 @@ def _call(channel: grpc.Channel, method: str, request: Any, reply: Any) -> Any:
         request_serializer=type(request).SerializeToString,
         response_deserializer=reply.FromString,
     )
-    return call(request, timeout=20)
+    return call(request, timeout=100)
 
 
 def _check_routes(guarded: Guarded) -> None:
@@ -279,7 +279,6 @@ FETCHED: Final = """(async () => {
 
 
 @pytest.mark.skipif(not PROGRAM, reason=NO_BROWSER)
-@pytest.mark.timeout(120)
 def test_a_dashboard_in_a_browser(bench: Bench, tmp_path: Path) -> None:
     """The page of another origin asks as a dashboard would: status, start, sessions, stop."""
     folder = tmp_path / "page"

@@ -47,7 +47,7 @@ def talk(port: int, *messages: pb.Up, token: str | None = None) -> list[pb.Down]
         stream = channel.stream_stream(METHOD, pb.Up.SerializeToString, pb.Down.FromString)
         shown = tokens.known(port) if token is None else token
         metadata = (("authorization", f"Bearer {shown}"),) if shown else ()
-        return list(stream(iter(messages), metadata=metadata, timeout=30))
+        return list(stream(iter(messages), metadata=metadata, timeout=100))
 
 
 def refusal(port: int, *messages: pb.Up, token: str | None = None) -> tuple[grpc.StatusCode, str]:
@@ -59,7 +59,7 @@ def refusal(port: int, *messages: pb.Up, token: str | None = None) -> tuple[grpc
 def ask(port: int, path: str, **headers: str) -> tuple[int, Any]:
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
     try:
-        with tokens.urlopen(request, timeout=20) as answer:
+        with tokens.urlopen(request, timeout=100) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
@@ -125,7 +125,7 @@ def test_several_batches_in_a_message_are_answered_as_the_agent_understands(
 
 def test_a_hundred_megabytes_over_http(cluster: Cluster) -> None:
     cluster.start_head()
-    with socket.create_connection(("127.0.0.1", cluster.http_port), timeout=20) as raw:
+    with socket.create_connection(("127.0.0.1", cluster.http_port), timeout=100) as raw:
         raw.sendall(
             b"POST /api/v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\n\r\n"
         )
@@ -140,7 +140,7 @@ def test_a_thousand_connections_that_say_nothing(cluster: Cluster) -> None:
     try:
         cluster.start_head()
         silent.extend(
-            socket.create_connection(("127.0.0.1", port), timeout=20)
+            socket.create_connection(("127.0.0.1", port), timeout=100)
             for port in (cluster.http_port, cluster.grpc_port)
             for _ in range(1000)
         )

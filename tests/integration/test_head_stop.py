@@ -107,7 +107,7 @@ def end(cluster: Cluster, how: str) -> None:
         call = channel.unary_unary(
             GSWARM + "Exit", gswarm_pb2.Empty.SerializeToString, gswarm_pb2.Empty.FromString
         )
-        call(gswarm_pb2.Empty(), metadata=tokens.metadata(cluster.grpc_port), timeout=20)
+        call(gswarm_pb2.Empty(), metadata=tokens.metadata(cluster.grpc_port), timeout=100)
 
 
 @pytest.mark.parametrize("how", ["Exit", "SIGINT", "SIGTERM"])
@@ -120,9 +120,9 @@ def test_a_head_that_is_stopped_under_load_says_nothing(cluster: Cluster, how: s
     until(lambda: all(one.began.is_set() for one in sending), what="all of them to be heard")
     end(cluster, how)
     assert cluster.head is not None
-    cluster.head.wait(30)
+    cluster.head.wait(100)
     for one in sending:
-        one.join(30)
+        one.join(100)
     assert not any(one.is_alive() for one in sending)
     if how == "Exit":
         assert {one.code for one in sending} == {grpc.StatusCode.UNAVAILABLE}
@@ -158,7 +158,7 @@ def test_who_is_late_or_behind_is_told_so_and_not_cut_off(tmp_path: Path) -> Non
 
     head = LocalHead(tmp_path)
     try:
-        code, said = asyncio.run(asyncio.wait_for(tell(), 30))
+        code, said = asyncio.run(asyncio.wait_for(tell(), 100))
     finally:
         head.close()
     assert code == grpc.StatusCode.UNAVAILABLE

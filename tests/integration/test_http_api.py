@@ -664,7 +664,7 @@ class Stream:
 
 @contextmanager
 def listening(url: str, **headers: str) -> Iterator[Stream]:
-    with httpx2.stream("GET", url, headers=headers, timeout=20) as reply:
+    with httpx2.stream("GET", url, headers=headers, timeout=100) as reply:
         assert reply.headers["content-type"].startswith("text/event-stream")
         yield Stream(reply)
 
@@ -725,7 +725,7 @@ def test_streams_end_when_the_head_stops(store: Store) -> None:
         stream.next("hello")
         live.close()
         assert all(line in ("", ": still here") for line in stream.rest())
-        refused = httpx2.get(f"{url}/live", timeout=20)
+        refused = httpx2.get(f"{url}/live", timeout=100)
         assert (refused.status_code, error(refused)["code"]) == (503, "unavailable")
 
 
@@ -733,16 +733,16 @@ def test_there_is_room_for_so_many_and_no_more(store: Store) -> None:
     live = Live(capacity=1)
     with served(store, live, FakeClock()) as url, listening(f"{url}/live") as stream:
         stream.next("hello")
-        assert "close one" in error(httpx2.get(f"{url}/live", timeout=20))["message"]
+        assert "close one" in error(httpx2.get(f"{url}/live", timeout=100))["message"]
 
 
 def test_an_export_that_is_broken_off_lets_go_of_the_store(store: Store) -> None:
     trainer = Producer(store, "j0")
     trainer.write([("loss", i / 1000, i, float(i)) for i in range(300_000)])
     with served(store, Live(), FakeClock()) as url:
-        with httpx2.stream("GET", f"{url}/runs/run-1/export", timeout=20) as reply:
+        with httpx2.stream("GET", f"{url}/runs/run-1/export", timeout=100) as reply:
             assert next(reply.iter_bytes(1000)).startswith(b"run,attempt")
-        assert httpx2.get(f"{url}/health", timeout=20).json()["status"] == "ok"
+        assert httpx2.get(f"{url}/health", timeout=100).json()["status"] == "ok"
     store.close()  # waits for every reader that is still there
 
 
@@ -750,7 +750,7 @@ def test_raw_bytes_on_the_wire_do_no_harm(store: Store) -> None:
     with served(store, Live(), FakeClock()) as url:
         port = int(url.split(":")[2].split("/")[0])
         for line in (b"GET /api/v1/runs/%ff%00 HTTP/1.1", b"GET /api/v1/runs?x=\xff HTTP/1.1"):
-            with socket.create_connection(("127.0.0.1", port), timeout=20) as wire:
+            with socket.create_connection(("127.0.0.1", port), timeout=100) as wire:
                 wire.sendall(line + b"\r\nHost: localhost\r\nConnection: close\r\n\r\n")
                 assert wire.recv(12).startswith(b"HTTP/1.1 40")
-        assert httpx2.get(f"{url}/health", timeout=20).status_code == 200
+        assert httpx2.get(f"{url}/health", timeout=100).status_code == 200

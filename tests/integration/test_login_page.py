@@ -57,7 +57,7 @@ def ask(head: Listening, path: str, body: dict[str, Any] | None = None, method: 
         headers={"Authorization": f"Bearer {TOKEN}"},
         method=method or None,
     )
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=100) as answer:
         return json.load(answer)
 
 
@@ -128,7 +128,7 @@ def test_a_live_stream_ends_with_its_link(head: Listening) -> None:
     request = urllib.request.Request(
         f"{head.http}/api/v1/live", headers={"Authorization": f"Bearer {made['token']}"}
     )
-    with urllib.request.urlopen(request, timeout=30) as stream:
+    with urllib.request.urlopen(request, timeout=100) as stream:
         assert stream.readline().startswith(b"id:")
         assert stream.readline() == b"event: hello\n"
         assert b'"run":"run-1"' in stream.readline()

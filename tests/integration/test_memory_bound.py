@@ -82,7 +82,6 @@ class Watched:
         return self.bytes("VmRSS")
 
 
-@pytest.mark.timeout(600)
 def test_no_request_takes_more_than_it_may(cluster: Cluster) -> None:
     at = cluster.start_head()
     head = Watched(at.pid)

@@ -158,7 +158,7 @@ def bodies(shared: Path, kind: str) -> list[dict[str, Any]]:
 
 def runs_at(cluster: Cluster) -> dict[str, str]:
     """Runs that the head knows, and how they stand."""
-    with urlopen(f"http://127.0.0.1:{cluster.http_port}/api/v1/runs", timeout=30) as answer:
+    with urlopen(f"http://127.0.0.1:{cluster.http_port}/api/v1/runs", timeout=100) as answer:
         return {run["run"]: run["state"] for run in json.load(answer)["runs"]}
 
 

@@ -91,7 +91,7 @@ def send(at: Listening, token: str, *batches: Batch) -> list[pb.Cursor]:
         yield hello()
         for batch in batches:
             yield pb.Up(batch=batch_to_message(batch))
-        assert heard.wait(30)
+        assert heard.wait(100)
 
     found: list[pb.Cursor] = []
     try:
@@ -155,7 +155,7 @@ def ask(at: Listening, method: str, path: str, token: str, body: Any = None) -> 
     asked.add_header("Content-Type", "application/json")
     asked.add_header("Last-Event-ID", "another")  # then a stream begins with all there is
     try:
-        with urllib.request.urlopen(asked, timeout=30) as answer:
+        with urllib.request.urlopen(asked, timeout=100) as answer:
             if answer.headers["Content-Type"].startswith("text/event-stream"):
                 return Answer(answer.status, begun(answer))
             words = f"{answer.headers}\n{answer.read().decode('utf-8', 'replace')}"
@@ -337,7 +337,7 @@ def test_a_stream_tells_of_own_runs_alone(world: World) -> None:
     asked.add_header("Authorization", f"Bearer {world.tokens['view']}")
     asked.add_header("Last-Event-ID", "another")
     told: list[str] = []
-    with urllib.request.urlopen(asked, timeout=30) as page:
+    with urllib.request.urlopen(asked, timeout=100) as page:
         for line in page:
             if line.startswith(b'data: {"run":"run-'):
                 told.append(json.loads(line[6:])["run"])
@@ -418,7 +418,7 @@ def keep(at: Listening, token: str, run: str) -> str:
             "/runwatch.v1.Spine/Keep", pb.Piece.SerializeToString, pb.Kept.FromString
         )
         metadata = (("authorization", f"Bearer {token}"),)
-        return str(call(iter(pieces), metadata=metadata, timeout=20).problem)
+        return str(call(iter(pieces), metadata=metadata, timeout=100).problem)
 
 
 def test_profiles_are_brought_to_own_runs_alone(world: World) -> None:

@@ -139,7 +139,7 @@ def test_a_project_over_its_limit_is_told(world: World) -> None:
     assert "project 'vision' has sent 1 runs, and 1 are allowed (project_runs" in why
     until(lambda: runs() == {"first", "third"}, 30, cluster.words())
     address = f"http://127.0.0.1:{cluster.http_port}/api/v1/runs/first?yes=1&force=1"
-    urlopen(urllib.request.Request(address, method="DELETE"), timeout=30).close()
+    urlopen(urllib.request.Request(address, method="DELETE"), timeout=100).close()
     until(lambda: runs() == {"second", "third"} and not world.refusals(), 60, cluster.words())
 
 

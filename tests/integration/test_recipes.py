@@ -136,7 +136,7 @@ class CopiedCluster(Cluster):
         return super().environment | self.more
 
     def get(self, path: str) -> Any:
-        with urlopen(f"http://127.0.0.1:{self.http_port}/api/v1/{path}", timeout=30) as answer:
+        with urlopen(f"http://127.0.0.1:{self.http_port}/api/v1/{path}", timeout=100) as answer:
             return json.load(answer)
 
 

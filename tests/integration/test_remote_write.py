@@ -65,7 +65,7 @@ def train(cluster: Cluster, *words: str, **options: Any) -> subprocess.Popen[byt
 
 def health(at: Listening) -> Any:
     asked = Request(f"{at.http}/api/v1/health", headers={"Authorization": f"Bearer {at.token}"})
-    with urlopen(asked, timeout=20) as answer:
+    with urlopen(asked, timeout=100) as answer:
         return json.load(answer)
 
 

@@ -150,7 +150,7 @@ run.finish()
                     assert program.stdout.readline() == "goes on\n"
                     if not before or what != "lock":  # nobody can have that lock
                         until(lambda: agent_of(shared), what="an agent")
-                    program.communicate("\n", timeout=50)
+                    program.communicate("\n", timeout=100)
                 finally:
                     program.kill()
             assert program.returncode == 0

@@ -87,7 +87,7 @@ def test_after_that_it_can_be_asked_again_and_a_fault_is_told_in_our_file(tmp_pa
             journal = Path(program.stdout.readline().strip())
             assert ask(journal, "ping", {}, seconds=10.0) == {"pid": program.pid}
             program.send_signal(11)
-            program.wait(30)
+            program.wait(100)
         finally:
             program.kill()
     assert "Fatal Python error: Segmentation fault" in (journal / "faults.txt").read_text()

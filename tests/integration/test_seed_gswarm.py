@@ -240,7 +240,6 @@ def test_every_command_line_of_the_document(stage: Stage) -> None:
 @with_document(SEED)
 @pytest.mark.soak
 @pytest.mark.skipif(not PROGRAM, reason=NO_BROWSER)
-@pytest.mark.timeout(120)
 def test_the_scripts_of_the_document_in_a_browser(stage: Stage) -> None:
     [script] = [b.text for b in blocks(SEED) if b.language == "javascript"]
     script = script.replace("profiler-host:8091", f"127.0.0.1:{stage.http_port}")
@@ -258,7 +257,6 @@ def test_the_scripts_of_the_document_in_a_browser(stage: Stage) -> None:
 # ── the same in our own words ──────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.timeout(180)
 def test_what_the_examples_do(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

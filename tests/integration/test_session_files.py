@@ -166,7 +166,6 @@ def by_host(samples: Sampled) -> Counter[str]:
     return counts
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize(("clients", "real"), [(8, 0), pytest.param(64, 3, marks=pytest.mark.soak)])
 def test_the_head_is_killed_and_a_client_is_away(fleet: Fleet, clients: int, real: int) -> None:
     head = fleet.start_head()
@@ -210,7 +209,6 @@ def _is_complete(fleet: Fleet) -> bool:
     return bool(fleet.file("s")["complete"])
 
 
-@pytest.mark.timeout(300)
 def test_when_nobody_is_away_nobody_is_named(fleet: Fleet) -> None:
     fleet.start_head()
     fleet.begin(8, 0)

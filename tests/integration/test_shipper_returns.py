@@ -62,7 +62,7 @@ def test_a_head_that_comes_back_is_found_at_once(tmp_path: Path) -> None:
         until(lambda: shipper.problem.startswith("unavailable"), what="the first try to fail")
         door = Door(port)
         try:
-            until(lambda: door.talks, 20, "the shipper, ten minutes early")
+            until(lambda: door.talks, what="the shipper, ten minutes early")
         finally:
             door.close()
 
@@ -73,15 +73,15 @@ def test_who_only_listens_is_tried_once_and_then_as_ever(tmp_path: Path) -> None
         until(lambda: shipper.problem.startswith("unavailable"), what="the first try to fail")
         door = Door(port)
         try:
-            until(lambda: door.talks, 20, "the shipper")
+            until(lambda: door.talks, what="the shipper")
             seen = door.looks
-            until(lambda: door.looks > seen + 20, 20, "looks, without a try")
+            until(lambda: door.looks > seen + 20, what="looks, without a try")
             assert door.talks == 1
         finally:
             door.close()
-        until(lambda: shipper._was_away, 20, "a look that finds nobody")
+        until(lambda: shipper._was_away, what="a look that finds nobody")
         door = Door(port)
         try:
-            until(lambda: door.talks, 20, "the shipper, a second time")
+            until(lambda: door.talks, what="the shipper, a second time")
         finally:
             door.close()

@@ -121,7 +121,7 @@ def test_a_head_and_its_agent_name_the_line(
     ready = threading.Event()
     thread = threading.Thread(target=head.run, args=(lambda _: ready.set(),))
     thread.start()
-    assert ready.wait(30)
+    assert ready.wait(100)
     cluster.start_agent()
     until(lambda: head.service.agents, 60, "the agent")
     process = start(cluster, "read_pipe")
@@ -146,6 +146,6 @@ def test_a_head_and_its_agent_name_the_line(
     finally:
         stop(process)
         head.stop()
-        thread.join(20)
+        thread.join(100)
         cluster.close()
     assert not thread.is_alive()

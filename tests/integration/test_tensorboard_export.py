@@ -52,7 +52,7 @@ def tensorboard(logs: Path) -> Iterator[str]:
 
 def asked(url: str, path: str, **parameters: str) -> Any:
     try:
-        with urlopen(f"{url}/data/{path}?{urlencode(parameters)}", timeout=20) as answer:
+        with urlopen(f"{url}/data/{path}?{urlencode(parameters)}", timeout=100) as answer:
             return json.load(answer)
     except OSError:
         return None
@@ -111,8 +111,8 @@ def test_an_export_follows_its_run_and_goes_on_after_a_kill(tmp_path: Path, kill
                 follower = _follow(ask, logs)
             trainer.stdin.write("\n" * 40)
             trainer.stdin.close()
-            assert trainer.wait(30) == 0
-            assert follower.wait(30) == 0
+            assert trainer.wait(100) == 0
+            assert follower.wait(100) == 0
         finally:
             end(follower, signal.SIGKILL)
     finally:

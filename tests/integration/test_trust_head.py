@@ -48,7 +48,7 @@ class Limited(Cluster):
         """The status; the whole of the answer came."""
         url = f"http://127.0.0.1:{self.http_port}{path}"
         try:
-            with tokens.urlopen(url, timeout=20) as answer:
+            with tokens.urlopen(url, timeout=100) as answer:
                 answer.read()
                 return int(answer.status)
         except urllib.error.HTTPError as error:

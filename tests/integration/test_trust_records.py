@@ -60,7 +60,7 @@ def lay_wrong_types(root: Path) -> int:
 
 def asked(cluster: Cluster, path: str) -> Any:
     url = f"http://127.0.0.1:{cluster.http_port}/api/v1/{path}"
-    with tokens.urlopen(url, timeout=30) as answer:
+    with tokens.urlopen(url, timeout=100) as answer:
         return json.load(answer)
 
 

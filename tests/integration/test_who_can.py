@@ -333,7 +333,7 @@ def made(world: World, token: str, what: str, body: dict[str, str]) -> str:
     request = urllib.request.Request(
         f"{world.http}/api/v1/{what}", json.dumps(body).encode(), headers, method="POST"
     )
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=100) as answer:
         return str(json.load(answer)["token"])
 
 

@@ -811,7 +811,7 @@ def planes(file: Path) -> list[bytes]:
 
 
 def answer(url: str) -> Any:
-    with tokens.urlopen(url, timeout=30) as reply:
+    with tokens.urlopen(url, timeout=100) as reply:
         return json.loads(reply.read())
 
 

@@ -58,8 +58,8 @@ def open_files(place: Path) -> list[str]:
 
 
 def nothing_is_left(place: Path | None = None, before: Here = NOTHING) -> None:
-    until(lambda: not our_threads(before), 20, f"the end of {our_threads(before)}")
+    until(lambda: not our_threads(before), what=f"the end of {our_threads(before)}")
     if before is not NOTHING:
-        until(lambda: not processes(before), 20, f"the end of {processes(before)}")
+        until(lambda: not processes(before), what=f"the end of {processes(before)}")
     if place is not None:
-        until(lambda: not open_files(place), 20, f"the closing of {open_files(place)}")
+        until(lambda: not open_files(place), what=f"the closing of {open_files(place)}")

@@ -107,7 +107,7 @@ class _Other:
     def submit(self, act: object) -> None:
         self._work.append(act)
         self._ready.release()
-        assert self._done.acquire(timeout=30)
+        assert self._done.acquire(timeout=100)
 
     def _run(self) -> None:
         self._ready.acquire()

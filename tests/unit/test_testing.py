@@ -46,5 +46,5 @@ def test_a_clock_that_jumps_is_there_at_once() -> None:
 def test_until_gives_the_value_or_says_what_did_not_come() -> None:
     numbers = iter((0, 0, 7))
     assert until(lambda: next(numbers)) == 7
-    with pytest.raises(AssertionError, match=r"not within 0.01 s: the moon"):
+    with pytest.raises(AssertionError, match=r"not within .* s: the moon"):
         until(lambda: False, 0.01, "the moon")

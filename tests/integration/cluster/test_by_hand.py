@@ -28,7 +28,7 @@ def test_it_serves_until_it_is_told_to_end(tmp_path: Path, number: int) -> None:
             ).stdout
             assert "runs.runwatch.dev" in said and "mldiagnosticsconnections" in said
             process.send_signal(number)
-            assert process.wait(30) == 0
+            assert process.wait(100) == 0
         finally:
             process.kill()
 

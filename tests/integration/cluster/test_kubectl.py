@@ -161,7 +161,7 @@ def test_status_is_written_and_waited_for(kubectl: Kubectl, cluster: Cluster) ->
             {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
         )
         kubectl("patch", "pod/waited", "--subresource=status", "--type=merge", "-p", status)
-        said, _ = waiting.communicate(timeout=30)
+        said, _ = waiting.communicate(timeout=100)
     assert (waiting.returncode, said) == (0, "pod/waited condition met\n")
 
 
@@ -253,12 +253,12 @@ def test_a_port_of_a_service_s_pod_is_forwarded(
             lines = [process.stdout.readline() for _ in range(4)]
             at = {line.split()[4]: line.split()[2] for line in lines if "127.0.0.1" in line}
             for path in ("/a", "/b"):
-                with urlopen(f"http://{at['8080']}{path}", timeout=20) as answer:
+                with urlopen(f"http://{at['8080']}{path}", timeout=100) as answer:
                     assert answer.read() == path.encode()
-            with urlopen(f"http://{at['8080']}/much", timeout=20) as answer:
+            with urlopen(f"http://{at['8080']}/much", timeout=100) as answer:
                 assert len(answer.read()) == 1_000_000
             with pytest.raises(OSError):
-                urlopen(f"http://{at['8081']}/", timeout=20)
+                urlopen(f"http://{at['8081']}/", timeout=100)
             said = until(lambda: _until_error(process), what="kubectl to say what is wrong")
             assert "failed to connect to localhost:8081 inside the pod" in said
         finally:

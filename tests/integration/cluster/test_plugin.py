@@ -269,11 +269,11 @@ def test_the_page_is_there_until_it_is_ended_and_then_nothing_is(
     with opened(world) as (process, link):
         browser = build_opener(HTTPCookieProcessor())
         browser.addheaders = [("Accept", "text/html")]
-        with browser.open(link, timeout=30) as answer:
+        with browser.open(link, timeout=100) as answer:
             assert "<title>" in answer.read().decode()
         [forward] = children(process.pid)
         process.send_signal(number)
-        assert process.wait(30) == code
+        assert process.wait(100) == code
     until(lambda: not Path(f"/proc/{forward}").exists(), what="the forward to end")
     with pytest.raises(OSError):
         urlopen(link, timeout=5)
@@ -283,7 +283,7 @@ def test_the_page_ends_with_the_way_to_it(world: World) -> None:
     with opened(world) as (process, _):
         [forward] = children(process.pid)
         os.kill(forward, signal.SIGKILL)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=100)
     assert process.returncode == 1 and "the way to the head has ended" in said
 
 

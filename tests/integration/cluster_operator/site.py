@@ -233,7 +233,7 @@ class Site(processes.Cluster):
                 os.killpg(process.pid, signal.SIGKILL)
             if process.stdin is not None:
                 process.stdin.close()
-            process.wait(20)
+            process.wait(100)
         self.relay.close()
         self.api.__exit__(None, None, None)
         super().close()
@@ -256,7 +256,7 @@ class Site(processes.Cluster):
         url = f"http://127.0.0.1:{self.http_port}/api/v1{path}"
         request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
         try:
-            with tokens.urlopen(request, timeout=30) as answer:
+            with tokens.urlopen(request, timeout=100) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             with error:

@@ -9,7 +9,7 @@ import pytest
 from tests.integration.cluster_operator import objects
 from tests.integration.cluster_operator.site import RUN, Site
 
-pytestmark = [pytest.mark.xdist_group("operator"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("operator")
 NEIGHBOUR = "neighbour"
 
 

@@ -8,7 +8,7 @@ from runwatch.testing import until
 from tests.integration.cluster_operator import objects
 from tests.integration.cluster_operator.site import RUN, WORLD, Site
 
-pytestmark = [pytest.mark.xdist_group("operator"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("operator")
 
 
 def test_a_capture_is_carried_out_once_and_says_where_its_traces_are(site: Site) -> None:
@@ -45,7 +45,7 @@ def test_an_ended_capture_is_deleted_when_its_time_is_over(site: Site) -> None:
     objects.capture(site.api, "long", "no-such-run", durationSeconds=1)
     site.ended("capture", "long")
     gone = site.api.find
-    until(lambda: gone("capture", "short", objects.NAMESPACE) is None, 20, site.words())
+    until(lambda: gone("capture", "short", objects.NAMESPACE) is None, what=site.words())
     assert gone("capture", "long", objects.NAMESPACE) is not None
 
 

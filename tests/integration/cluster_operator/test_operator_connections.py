@@ -18,7 +18,7 @@ from tests.integration.cluster_operator import objects
 from tests.integration.cluster_operator.kubectl import printed
 from tests.integration.cluster_operator.site import Site
 
-pytestmark = [pytest.mark.xdist_group("operator"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("operator")
 Thing = dict[str, Any]
 FIELDS = (
     "capturePort",

@@ -11,7 +11,7 @@ import pytest
 from tests.integration.cluster_operator import objects, programs
 from tests.integration.cluster_operator.site import Site
 
-pytestmark = [pytest.mark.xdist_group("operator"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.xdist_group("operator")
 Thing = dict[str, Any]
 
 

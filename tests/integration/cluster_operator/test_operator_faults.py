@@ -12,7 +12,7 @@ from tests.integration.cluster_operator import objects
 from tests.integration.cluster_operator.relay import Heard
 from tests.integration.cluster_operator.site import RUN, Site
 
-pytestmark = [pytest.mark.xdist_group("operator"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("operator")
 STATUS = r"/captures/[^/]+/status$"
 
 

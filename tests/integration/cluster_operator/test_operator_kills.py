@@ -11,7 +11,7 @@ from tests.integration.cluster_operator import objects
 from tests.integration.cluster_operator.deeds import Deeds
 from tests.integration.cluster_operator.site import RUN, Site
 
-pytestmark = [pytest.mark.xdist_group("operator"), pytest.mark.timeout(600)]
+pytestmark = pytest.mark.xdist_group("operator")
 Thing = dict[str, Any]
 
 

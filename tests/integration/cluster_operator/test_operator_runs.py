@@ -12,7 +12,7 @@ from tests.integration.cluster_operator import objects, programs
 from tests.integration.cluster_operator.kubectl import printed
 from tests.integration.cluster_operator.site import Site
 
-pytestmark = [pytest.mark.xdist_group("operator"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.xdist_group("operator")
 Thing = dict[str, Any]
 
 

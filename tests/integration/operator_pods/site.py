@@ -169,7 +169,7 @@ class Program:
 
     def _store(self, events: Sequence[Event], points: Sequence[Any] = ()) -> None:
         batch = self._writer.batch(points, events=events)
-        assert self._site.head.local.ingest.submit(batch).result(30).accepted
+        assert self._site.head.local.ingest.submit(batch).result(100).accepted
 
 
 def marks(workload: str) -> dict[str, Thing]:
@@ -248,7 +248,7 @@ def running_head(directory: Path) -> Iterator[tuple[Head, Listening]]:
         yield head, remember(at)
     finally:
         head.stop()
-        thread.join(30)
+        thread.join(100)
 
 
 @contextmanager

@@ -61,7 +61,7 @@ class Teller:
         self._wait()
 
     def _wait(self) -> None:
-        self.process.wait(30)
+        self.process.wait(100)
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 pipe.close()

@@ -105,5 +105,5 @@ def is_ours(link: str) -> bool:
 def _ip(network: str, *commands: str) -> None:
     with system.inside(network):
         subprocess.run(
-            ["ip", "-batch", "-"], input="\n".join(commands).encode(), check=True, timeout=30
+            ["ip", "-batch", "-"], input="\n".join(commands).encode(), check=True, timeout=100
         )

@@ -141,7 +141,7 @@ class Site:
         data = None if body is None else json.dumps(body).encode()
         url = f"http://127.0.0.1:{self._cluster.http_port}/api/v1{path}"
         asked = Request(url, data, {"Content-Type": "application/json"})
-        with self.wire.inside(), urlopen(asked, timeout=30) as answer:
+        with self.wire.inside(), urlopen(asked, timeout=100) as answer:
             told: Told = json.load(answer)
         return told
 

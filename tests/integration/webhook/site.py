@@ -71,7 +71,7 @@ class Replica:
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
+        return self.process.wait(100)
 
 
 class Site:

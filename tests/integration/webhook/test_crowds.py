@@ -97,7 +97,7 @@ def post(site: Site, body: bytes, path: str = "/mutate", method: str = "POST") -
     trust = ssl.create_default_context()
     trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
     port = site.replicas[0].port
-    connection = http.client.HTTPSConnection("127.0.0.1", port, context=trust, timeout=20)
+    connection = http.client.HTTPSConnection("127.0.0.1", port, context=trust, timeout=100)
     try:
         connection.request(method, path, body, {"Content-Type": "application/json"})
         answer = connection.getresponse()

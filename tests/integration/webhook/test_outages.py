@@ -62,7 +62,7 @@ def test_killed_in_the_middle_of_a_review(site: Site) -> None:
     )
     assert made(site, "killed") is False
     assert site.cluster.reviews[-1].failure
-    assert replica.process.wait(10) == -signal.SIGKILL
+    assert replica.process.wait(100) == -signal.SIGKILL
 
 
 def test_started_again_it_serves_the_same_certificate(site: Site) -> None:
@@ -83,7 +83,7 @@ def test_told_to_end_it_answers_for_a_while(site: Site) -> None:
     assert made(site, "late") is True
     assert replica.asked("/healthz") == "ok\n"
     replica.process.send_signal(signal.SIGTERM)  # nobody asks any more
-    assert replica.process.wait(20) == 0
+    assert replica.process.wait(100) == 0
     assert "told to end" in replica.words() and "Traceback" not in replica.words()
 
 

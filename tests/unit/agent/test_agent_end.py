@@ -121,5 +121,5 @@ while not (stop.wait(1) and stop.asked == 2):
 
 
 def test_one_that_is_told_to_stop_twice_at_once_ends() -> None:
-    done = subprocess.run([sys.executable, "-c", ASKED_TWICE], timeout=30)
+    done = subprocess.run([sys.executable, "-c", ASKED_TWICE], timeout=100)
     assert done.returncode == 0

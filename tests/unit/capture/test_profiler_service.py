@@ -74,7 +74,7 @@ def test_the_options_are_where_the_frameworks_look_for_them() -> None:
 
 
 def test_all_are_asked_before_any_has_answered() -> None:
-    together = threading.Barrier(3, timeout=20)
+    together = threading.Barrier(3, timeout=100)
 
     def profile(request: ProfileRequest) -> ProfileAnswer:
         together.wait()
@@ -105,7 +105,7 @@ def test_why_there_is_no_profile() -> None:
             with pytest.raises(kind, match=said):
                 service.profile(address, 10, "s", "h")
         waiting = threading.Event()
-        address = stack.enter_context(serving(lambda _: ProfileAnswer(b"x" * waiting.wait(20))))
+        address = stack.enter_context(serving(lambda _: ProfileAnswer(b"x" * waiting.wait(100))))
         with pytest.raises(CannotProfile, match="sent no trace in time"):
             service.profile(address, 10, "s", "h", seconds=0.1)
         waiting.set()

@@ -40,7 +40,7 @@ def seen_while(program: Callable[[asyncio.Event], Any], names: set[str]) -> Thre
     finally:
         loop, event = made[0]
         loop.call_soon_threadsafe(event.set)
-        thread.join(30)
+        thread.join(100)
 
 
 async def deepest(event: asyncio.Event) -> None:

@@ -234,7 +234,7 @@ def test_watching_ends_cleanly_with_ctrl_c(root: Path) -> None:
         read_until(ours, "more (--limit")  # drawn anew
         process.send_signal(signal.SIGINT)
         read_until(ours, "\x1b[?25h")  # the cursor is back
-        assert process.wait(30) == 0
+        assert process.wait(100) == 0
     finally:
         if process.poll() is None:
             process.kill()

@@ -90,7 +90,7 @@ def test_what_takes_long_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(out, "write", noticed)
     with progress("asking gpu-head", after_seconds=0.0):
-        assert shown.wait(30)
+        assert shown.wait(100)
 
 
 def test_two_do_not_draw_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

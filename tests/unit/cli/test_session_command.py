@@ -131,7 +131,7 @@ def test_stat_of_a_session_that_is_stored(
             Series(1, "gpu_utilization_percent", unit="%", device="gpu0", labels=labels)
         )
         batch.points.append(1, time.time_ns(), NO_STEP, 42.0)
-        assert head.ingest.submit(batch).result(20).accepted
+        assert head.ingest.submit(batch).result(100).accepted
         head.sessions.stop("stored")
     finally:
         head.close()

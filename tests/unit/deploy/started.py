@@ -112,7 +112,7 @@ class Part:
         trust = ssl.create_default_context()
         trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
         try:
-            with urllib.request.urlopen(url, timeout=20, context=trust) as answer:
+            with urllib.request.urlopen(url, timeout=100, context=trust) as answer:
                 return f"{answer.status} {answer.read().decode()}"
         except urllib.error.HTTPError as error:
             with error:

@@ -272,7 +272,7 @@ def asked(url: str, token: str = "") -> int:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
         with urllib.request.urlopen(
-            urllib.request.Request(url, headers=headers), timeout=30
+            urllib.request.Request(url, headers=headers), timeout=100
         ) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:

@@ -61,7 +61,7 @@ def test_a_compaction_that_fails_is_tried_again(
     store.failures = 3
     ingest = Ingest(store, retention=Retention())
     try:
-        until(lambda: "retain" in store.asked, 20, "the next tries")
+        until(lambda: "retain" in store.asked, what="the next tries")
         assert store.asked[:5] == ["compact"] * 4 + ["retain"]
     finally:
         ingest.close()
@@ -91,11 +91,11 @@ def test_health_says_what_is_not_done(tmp_path: Path, monkeypatch: pytest.Monkey
         return dict(json.loads(world.ask("/api/v1/health")[1]))
 
     try:
-        until(lambda: health()["status"] == "degraded", 20, "health to say it")
+        until(lambda: health()["status"] == "degraded", what="health to say it")
         assert "the disk is ill" in health()["problem"]
         ill.failures = 0
         head.ingest.keep_soon()
-        until(lambda: health()["status"] == "ok", 20, "health to say that it is over")
+        until(lambda: health()["status"] == "ok", what="health to say that it is over")
     finally:
         world.close()
         head.close()
@@ -111,7 +111,7 @@ def test_points_that_came_a_minute_ago_outlive_a_jump_of_the_clock(
 
     def keep_twice() -> None:
         count = store.asked.count("compact")
-        until(lambda: store.asked.count("compact") > count + 1, 20, "two rounds of housekeeping")
+        until(lambda: store.asked.count("compact") > count + 1, what="two rounds of housekeeping")
 
     try:
         store.inner.write([BatchWriter().batch(ramp(100, start=clock.wall))])

@@ -25,7 +25,7 @@ class GatedStore:
         self.fail: Exception | None = None
 
     def write(self, batches: Sequence[Batch]) -> list[Verdict]:
-        self.gate.wait(20)
+        self.gate.wait(100)
         if self.fail is not None:
             raise self.fail
         return self.inner.write(batches)
@@ -54,7 +54,7 @@ def test_a_batch_is_acknowledged_after_it_is_stored_and_not_before(store: GatedS
     waiting = ingest.submit(batch(0, 10))
     assert not waiting.done()
     store.gate.set()
-    assert waiting.result(20) == Verdict(JournalId("j"), Position(10), accepted=True)
+    assert waiting.result(100) == Verdict(JournalId("j"), Position(10), accepted=True)
     assert store.cursor(JournalId("j")) == 10
     ingest.close()
 
@@ -71,7 +71,7 @@ def test_what_waits_is_bounded(store: GatedStore, monkeypatch: pytest.MonkeyPatc
     assert not ingest.wait_for_room(0.01)
     store.gate.set()
     assert ingest.wait_for_room(20)
-    assert [future.result(20).accepted for future in futures] == [True] * len(futures)
+    assert [future.result(100).accepted for future in futures] == [True] * len(futures)
     ingest.close()
     assert ingest.points_stored == 10 * len(futures)
 
@@ -84,11 +84,11 @@ def test_a_full_disk_stops_acknowledging_says_so_and_resumes(
     store.fail = StoreFull("no space left for DIR: 3 bytes free")
     store.gate.set()
     waiting = ingest.submit(batch(0, 10))
-    until(lambda: ingest.problem, 20, "the problem to be told")
+    until(lambda: ingest.problem, what="the problem to be told")
     assert "3 bytes free" in ingest.problem
     assert not waiting.done()
     store.fail = None
-    assert waiting.result(20).accepted
+    assert waiting.result(100).accepted
     assert ingest.problem == ""
     ingest.close()
 
@@ -98,9 +98,9 @@ def test_repeats_are_answered_with_the_cursor_and_stored_once(store: GatedStore)
     ingest = Ingest(store)
     first, again = ingest.submit(batch(0, 10)), ingest.submit(batch(0, 10))
     gap = ingest.submit(batch(20, 30))
-    assert first.result(20).accepted
-    assert again.result(20) == Verdict(JournalId("j"), Position(10), accepted=False)
-    assert gap.result(20) == Verdict(JournalId("j"), Position(10), accepted=False)
+    assert first.result(100).accepted
+    assert again.result(100) == Verdict(JournalId("j"), Position(10), accepted=False)
+    assert gap.result(100) == Verdict(JournalId("j"), Position(10), accepted=False)
     ingest.close()
     assert (ingest.points_stored, ingest.batches_refused) == (10, 2)
 
@@ -111,8 +111,8 @@ def test_a_store_that_fails_is_not_hidden(store: GatedStore) -> None:
     store.gate.set()
     ingest = Ingest(store)
     with pytest.raises(StoreDamaged):
-        ingest.submit(batch(0, 10)).result(20)
-    until(lambda: ingest.failure, 20)
+        ingest.submit(batch(0, 10)).result(100)
+    until(lambda: ingest.failure)
     assert ingest.submit(batch(0, 10)).cancelled()
     ingest.close()
 
@@ -150,7 +150,7 @@ class Paced:
 
     def exhaust(self) -> None:
         for _ in range(module.BURST):
-            assert self.submit().result(20).accepted
+            assert self.submit().result(100).accepted
 
     def close(self) -> None:
         self.ingest.close()
@@ -175,16 +175,16 @@ def test_what_comes_thick_and_fast_is_stored_together(paced: Paced) -> None:
     paced.exhaust()
     small = [paced.submit() for _ in range(5)]
     much = paced.submit(2000)
-    assert all(future.result(20).accepted for future in (*small, much))
+    assert all(future.result(100).accepted for future in (*small, much))
     assert paced.store.writes == [1] * module.BURST + [6]
 
 
 def test_much_at_a_time_is_not_made_up_for_later(paced: Paced) -> None:
     """Big batches go at once however many there are, and after a lull small ones do again."""
     for _ in range(3 * module.BURST):
-        assert paced.submit(2000).result(20).accepted
+        assert paced.submit(2000).result(100).accepted
     paced.clock.advance(2 * 1000.0)
-    assert paced.submit().result(20).accepted
+    assert paced.submit().result(100).accepted
 
 
 def test_who_closes_does_not_wait_for_the_pace(paced: Paced) -> None:
@@ -218,7 +218,7 @@ def test_who_is_here_for_one_answer_does_not_put_the_store_in_order(
         return pause(seconds)
 
     monkeypatch.setattr(ingest._due, "wait", wait)
-    assert ingest.submit(batch(0, 10)).result(20).accepted
+    assert ingest.submit(batch(0, 10)).result(100).accepted
     assert until(lambda: looked >= 2)  # one that had begun before is over
     before = compacted
     assert until(lambda: looked >= 6)

@@ -36,7 +36,7 @@ class World:
 
     def store(self, journal: JournalId, host: str) -> None:
         batch = BatchWriter(origin(journal, host=host)).batch(ramp(3))
-        assert self.head.ingest.submit(batch).result(30).accepted
+        assert self.head.ingest.submit(batch).result(100).accepted
 
     def journal(self, host: str, role: Role, boot: str) -> None:
         """In the head's own directory."""

@@ -35,9 +35,9 @@ class World:
         self.begin(QuotaSettings(**dict.fromkeys(QuotaSettings.__slots__, 0) | limits))
 
     def bring(self, batch: Batch, client: str = "a", bytes: int = 0) -> Verdict:
-        verdict = self.ingest.submit(batch, client, bytes).result(20)
+        verdict = self.ingest.submit(batch, client, bytes).result(100)
         # What was counted is counted after the answer.
-        self.ingest.submit(BatchWriter(origin("own"), []).batch(), "").result(20)
+        self.ingest.submit(BatchWriter(origin("own"), []).batch(), "").result(100)
         return verdict
 
 
@@ -80,7 +80,7 @@ def test_series_of_a_run_are_counted_once_however_often_they_are_defined(world: 
     assert not refused.accepted and refused.position == world.store.cursor(refused.journal)
     assert "run 'r' has sent 3 series, and 4 are allowed (run_series" in refused.why
     assert world.quotas.of_run(RunId("r")) == refused.why and world.quotas.notes() == [refused.why]
-    until(lambda: world.told == [("r", "series")], 10)
+    until(lambda: world.told == [("r", "series")])
     assert world.bring(writer("other").batch()).accepted
 
 
@@ -195,7 +195,7 @@ def test_what_a_project_has_outlives_the_head(world: World) -> None:
     again = two.at
     why = world.bring(two.batch(events=events(2))).why
     assert "project 'a' has sent 12 events, and 13 are allowed (project_events" in why
-    until(lambda: world.told == [("r2", "events of its project")], 10)
+    until(lambda: world.told == [("r2", "events of its project")])
     two.at = again
     assert world.bring(two.batch(events=events(1))).accepted
     assert world.quotas.notes() == []

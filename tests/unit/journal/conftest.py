@@ -21,5 +21,5 @@ def no_descriptor_is_left() -> Iterator[None]:
     gc.collect()  # an exception may still hold the frame that it interrupted
     # Fewer are fine: an earlier test's gRPC closes in its time.
     until(
-        lambda: _descriptors() <= before, 20, f"{_descriptors()} descriptors to be {before} again"
+        lambda: _descriptors() <= before, what=f"{_descriptors()} descriptors to be {before} again"
     )

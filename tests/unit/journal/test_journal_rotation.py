@@ -270,7 +270,7 @@ def test_keeper_tells_its_owner(tmp_path: Path) -> None:
         tmp_path, origin(), segment_bytes=SMALL, on_keep=lambda: rounds.append(1)
     )
     fill(writer, 3 * PER_SEGMENT)
-    until(lambda: rounds, 20, "a round of the keeper's")
+    until(lambda: rounds, what="a round of the keeper's")
     writer.close()
 
 

@@ -35,7 +35,7 @@ def space(cluster: Cluster) -> Iterator[str]:
 async def all_closed() -> None:
     """A connection that was given up says goodbye first: the loop may not end before."""
     polled = asyncio.get_running_loop()._selector  # type: ignore[attr-defined]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(100):
         while len(polled.get_map()) > 1:  # the loop's own
             await asyncio.sleep(0.001)
 

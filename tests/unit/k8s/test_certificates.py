@@ -180,7 +180,7 @@ def der(pem: str) -> bytes:
 
 
 async def ready(webhook: Webhook) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(100):
         while not webhook.served.is_ready:
             await asyncio.sleep(0.005)
 
@@ -348,7 +348,7 @@ def test_it_looks_by_itself(clean: Cluster, tmp_path: Path) -> None:
             await ready(webhook)
             laid(tmp_path, first[0], second[1])
             laid(tmp_path, *second)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(100):
                 while await shown(port) != der(second[0].decode()):
                     await asyncio.sleep(0.01)
 

@@ -132,9 +132,9 @@ def test_steps_in_two_threads_at_once(story: Tell) -> None:
 
     def train(first: int) -> None:
         for number in range(first, first + 50):
-            both.wait(10)
+            both.wait(100)
             with run.step(number):
-                both.wait(10)
+                both.wait(100)
 
     threads = [threading.Thread(target=train, args=(first,)) for first in (0, 1000)]
     for thread in threads:

@@ -143,7 +143,7 @@ def test_a_decorated_coroutine_is_in_a_span_until_it_is_done(
 
 
 def test_calls_in_two_threads_at_once_have_an_end_each(run: Run, story: Tell) -> None:
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=100)
 
     @run.span("upload")
     def upload() -> None:

@@ -138,6 +138,6 @@ def ship(root: Path, head: Head, settings: ShipSettings, *, host: str) -> None:
         assert shipper.all_acknowledged()
     finally:
         shipper.stop()
-        thread.join(30)
+        thread.join(100)
         head.close()
     assert not thread.is_alive()

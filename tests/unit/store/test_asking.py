@@ -42,7 +42,7 @@ class Worker:
             look()
 
     def ended(self) -> str:
-        self.thread.join(30)
+        self.thread.join(100)
         assert not self.thread.is_alive()
         return self.outcome
 
@@ -50,7 +50,7 @@ class Worker:
 def test_work_is_given_up_with_the_last_who_waits() -> None:
     shared, first, second = Shared(), Question(), Question()
     leader = Worker(shared, first)
-    assert leader.at_work.wait(30)
+    assert leader.at_work.wait(100)
     other = Worker(shared, second)
     until(lambda: len(shared._together.members) == 2, 30)
     first.give_up("the first has gone")
@@ -64,13 +64,13 @@ def test_work_is_given_up_with_the_last_who_waits() -> None:
 def test_who_leads_works_on_for_the_others() -> None:
     shared, first = Shared(), Question()
     leader = Worker(shared, first)
-    assert leader.at_work.wait(30)
+    assert leader.at_work.wait(100)
     other = Worker(shared, None)
     until(lambda: len(shared._together.members) == 2, 30)
     first.give_up("gone")
     leader.finish.set()
     assert leader.ended() == "gone", "for himself it is over"
-    assert other.at_work.wait(30)
+    assert other.at_work.wait(100)
     other.finish.set()
     assert other.ended() == "done"
 
@@ -78,10 +78,10 @@ def test_who_leads_works_on_for_the_others() -> None:
 def test_what_was_given_up_can_be_asked_again() -> None:
     shared, first = Shared(), Question()
     leader = Worker(shared, first)
-    assert leader.at_work.wait(30)
+    assert leader.at_work.wait(100)
     first.give_up("gone")
     again = Worker(shared, Question())
-    assert again.at_work.wait(30)
+    assert again.at_work.wait(100)
     again.finish.set()
     assert again.ended() == "done" and leader.ended() == "gone"
 

@@ -216,7 +216,7 @@ def test_a_replay_that_is_not_read_lets_go(tmp_path: Path) -> None:
                 break
     closing = threading.Thread(target=store.close)  # it waits for whoever still reads
     closing.start()
-    closing.join(20)
+    closing.join(100)
     assert not closing.is_alive()
 
 

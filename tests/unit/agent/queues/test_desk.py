@@ -31,7 +31,7 @@ class Clerk:
 
     def ask(self, job: Job) -> Waited:
         self.asked.append(job)
-        assert self.open.wait(20)
+        assert self.open.wait(100)
         answer = self.answers.get(job.name, NoAnswer("no such job"))
         if isinstance(answer, Exception):
             raise answer

@@ -155,7 +155,7 @@ class MetricService:
 
     def create(self, request: Any, context: Any) -> Empty:
         self.arrived.set()
-        self.may_answer.wait(30)
+        self.may_answer.wait(100)
         if self.refuse:
             context.abort(self.refuse.pop(0), "as the test wants it")
         self.requests.append(request)
@@ -217,7 +217,7 @@ class _Metadata(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.removeprefix("/computeMetadata/v1/")
         self.server.asked.append(path)
-        self.server.may_answer.wait(30)
+        self.server.may_answer.wait(100)
         value = self.server.values.get(path)
         if self.headers.get("Metadata-Flavor") != "Google":
             self._answer(403, "")

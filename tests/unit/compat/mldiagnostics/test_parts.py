@@ -73,7 +73,7 @@ def test_a_thread_records_what_it_is_told_to_look_at(story: Tell) -> None:
 
     thread = MetricsRecorderThread([("broken", fail, None), ("seen", look, {"a": "b"})], 60.0)
     thread.start()
-    assert asked.wait(10)
+    assert asked.wait(100)
     thread.stop()
     assert story().values("seen") == [7.0]
 
@@ -228,7 +228,7 @@ def test_each_process_has_a_port_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
         port = free.getsockname()[1]
     server = xprof_proxy.OnDemandXprofProxyServer(port - 2, local_world_size=4)
     server.start()
-    socket.create_connection(("127.0.0.1", port), timeout=10).close()
+    socket.create_connection(("127.0.0.1", port), timeout=100).close()
     server.stop()
     assert xprof_proxy.get_internal_port(3) == 10003
     xprof_proxy.OnDemandXprofProxyHandler(4).service(None)

@@ -40,7 +40,7 @@ def project(ingest: Ingest, run: str) -> str | None:
 
 
 def brought(ingest: Ingest, batch: Batch, *projects: str) -> str:
-    return ingest.submit(batch, "a", 0, projects).result(20).why
+    return ingest.submit(batch, "a", 0, projects).result(100).why
 
 
 def test_a_run_is_its_first_ones_also_before_it_is_stored(ingest: Ingest) -> None:
@@ -49,7 +49,7 @@ def test_a_run_is_its_first_ones_also_before_it_is_stored(ingest: Ingest) -> Non
         second = ingest.submit(writer("r", "b", journal="j").batch(), "y", 0, ["b"])
         assert second.done() and "run 'r' is not of project 'b'" in second.result().why
         assert not first.done() and project(ingest, "r") == "a"
-    assert first.result(20).accepted
+    assert first.result(100).accepted
     assert "is not of project 'b'" in brought(ingest, writer("r", "b", journal="k").batch(), "b")
     assert ingest.store.processes(RunId("r"))[0].group == "a"
 
@@ -57,7 +57,7 @@ def test_a_run_is_its_first_ones_also_before_it_is_stored(ingest: Ingest) -> Non
 def test_what_was_not_stored_claims_nothing(ingest: Ingest) -> None:
     gap = writer("r", "a")
     gap.at = 500  # which the store does not know how to reach
-    assert not ingest.submit(gap.batch(), "x", 0, ["a"]).result(20).accepted
+    assert not ingest.submit(gap.batch(), "x", 0, ["a"]).result(100).accepted
     assert project(ingest, "r") is None
     assert brought(ingest, writer("r", "b").batch(), "b") == ""
 

@@ -79,7 +79,7 @@ def test_a_trouble_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixtu
     source = Source([*again, StoreDamaged("a block is gone"), *again[:1]])
     going = forwarder(source)
     gate = threading.Semaphore(0)
-    source.during = lambda: gate.acquire(timeout=30)
+    source.during = lambda: gate.acquire(timeout=100)
     going.start()
     gate.release()
     until(lambda: going.report().problem)
@@ -102,7 +102,7 @@ def test_a_trouble_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixtu
 
 def test_the_end_interrupts_what_is_under_way() -> None:
     source = Source([Trouble("interrupted")])
-    source.during = lambda: source.interrupted.wait(30)
+    source.during = lambda: source.interrupted.wait(100)
     going = forwarder(source)
     going.start()
     until(lambda: source.rounds)

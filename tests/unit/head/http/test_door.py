@@ -95,7 +95,7 @@ def served(limits: Limits) -> Iterator[Site]:
 
 class Client:
     def __init__(self, site: Site, stack: ExitStack) -> None:
-        self.socket = stack.enter_context(socket.create_connection(site.address, timeout=20))
+        self.socket = stack.enter_context(socket.create_connection(site.address, timeout=100))
 
     def say(self, words: bytes) -> None:
         self.socket.sendall(words)

@@ -72,12 +72,12 @@ def serve(store: SlowStore) -> Iterator[Any]:
     yield begin
     for server, thread in servers:
         server.should_exit = True
-        thread.join(30)
+        thread.join(100)
         assert not thread.is_alive()
 
 
 def ask(port: int, path: str) -> socket.socket:
-    caller = socket.create_connection(("127.0.0.1", port), 30)
+    caller = socket.create_connection(("127.0.0.1", port), 100)
     caller.sendall(f"GET /api/v1{path} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode())
     return caller
 
@@ -141,7 +141,7 @@ def test_the_engine_is_whole_after_it_was_interrupted(store: SlowStore) -> None:
     thread.start()
     until(lambda: question.give_up("enough") or failures, 30)
     until(lambda: question.give_up("enough") is False, 30)
-    thread.join(30)
+    thread.join(100)
     assert len(failures) == 1
     assert store.health().problem == ""
     Producer(store, "another", run="slow").write([("loss", 0, 0, 1.0)])

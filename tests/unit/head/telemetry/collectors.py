@@ -104,7 +104,7 @@ def answers(status: int, body: bytes = b"", **headers: str) -> Misdeed:
 
 
 def says_nothing(collector: Collector, handler: Any) -> bool:
-    collector.over.wait(30)
+    collector.over.wait(100)
     handler.close_connection = True
     return True
 

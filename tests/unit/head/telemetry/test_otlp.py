@@ -138,7 +138,7 @@ def test_a_collector_on_grpc_in_trouble_gets_everything_later(store: Store, tmp_
     codes = [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED]
     with grpc_collector() as collector:
         collector.misdeeds.extend(collectors.aborts(code, "busy") for code in codes)
-        collector.misdeeds.append(lambda collector, context: collector.over.wait(30))
+        collector.misdeeds.append(lambda collector, context: collector.over.wait(100))
         with sending(store, tmp_path, collector, FakeClock(when(9))) as telemetry:
             telemetry.stored([Producer(store, "j0").write(POINTS)])
             until(lambda: len(losses(collector)) == len(POINTS), what="all points")

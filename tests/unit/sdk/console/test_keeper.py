@@ -180,12 +180,12 @@ def test_the_last_lines_are_told_though_another_thread_is_at_work() -> None:
         desk.tell(console, at_ns)
         if console.lines == ("first",):
             begun.set()
-            go.wait(30)
+            go.wait(100)
 
     desk.keeper._tell = slowly
     thread = threading.Thread(target=desk.keeper.feed, args=("out", b"first\n"))
     thread.start()
-    begun.wait(30)
+    begun.wait(100)
     desk.keeper.feed("out", b"last")
     desk.keeper.close()
     assert desk.lines == ["first", "last"], "it waited a moment, and went on"

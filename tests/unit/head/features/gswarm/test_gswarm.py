@@ -80,7 +80,7 @@ class Running:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self.head.run, args=(self._is_ready,))
         self._thread.start()
-        assert self._ready.wait(30)
+        assert self._ready.wait(100)
         self.channel = grpc.insecure_channel(self.at.grpc)
 
     def _is_ready(self, at: Listening) -> None:
@@ -90,17 +90,17 @@ class Running:
 
     @property
     def has_ended(self) -> bool:
-        self._thread.join(20)
+        self._thread.join(100)
         return not self._thread.is_alive()
 
     def close(self) -> None:
         self.channel.close()
         self.head.stop()
-        self._thread.join(30)
+        self._thread.join(100)
         assert not self._thread.is_alive()
 
     def call(self, method: str, request: Any, reply: Any = pb.Empty, **more: Any) -> Any:
-        return self.unary(self.channel, method, reply)(request, timeout=20, **more)
+        return self.unary(self.channel, method, reply)(request, timeout=100, **more)
 
     @staticmethod
     def unary(channel: grpc.Channel, method: str, reply: Any) -> Any:
@@ -117,7 +117,7 @@ class Running:
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=pb.Empty.FromString,
         )
-        return call.future(iter(updates), timeout=20)
+        return call.future(iter(updates), timeout=100)
 
     def get(self, path: str, **headers: str) -> Any:
         return self.ask(path, None, headers)[1]
@@ -128,7 +128,7 @@ class Running:
     def ask(self, path: str, said: bytes | None, headers: dict[str, str]) -> tuple[int, Any]:
         request = urllib.request.Request(self.at.http + path, data=said, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=100) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
@@ -301,7 +301,7 @@ def test_e2_18_two_clients_of_one_name(running: Running) -> None:
 
     def slowly(value: float) -> Iterator[Any]:
         yield update("twin", value)
-        assert gate.wait(20)
+        assert gate.wait(100)
         yield update("twin", value)
 
     try:

@@ -40,7 +40,7 @@ async def asked(receiver: Receiver, signal: Signal) -> Any:
     try:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             return await channel.unary_unary(f"/{FORMS[signal].service}/Export")(
-                b"body", timeout=10
+                b"body", timeout=100
             )
     except grpc.aio.AioRpcError as error:
         details = dict(error.trailing_metadata()).get("grpc-status-details-bin")

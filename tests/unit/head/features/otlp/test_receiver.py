@@ -168,7 +168,7 @@ def test_what_the_wheel_sends_is_of_the_process_that_made_the_run(world: World) 
     book = world.receiver.books.make(RunId("the-id"), "the name", "", Peer("10.0.0.9"), None)
     page = book.page(system_clock.wall_ns())
     page.event(Event(system_clock.wall_ns(), "config", {}, scope=1))
-    world.receiver.submit(book, page, HERE, (), 0).result(10)
+    world.receiver.submit(book, page, HERE, (), 0).result(100)
     send(1, "10.0.0.1")
     send(2, "10.0.0.1")
     assert journals() == {"otlp0": 0, "mlrun0": 0}, "whoever sends first is that process"
@@ -188,7 +188,7 @@ def test_a_process_of_this_machine_is_seen_to_live_and_to_end(world: World) -> N
     child.wait()
     assert (books.alive(), books.gone()) == (set(), {journal})
     page = book.page(system_clock.wall_ns())
-    world.receiver.submit(book, page, HERE, (), 0).result(10)
+    world.receiver.submit(book, page, HERE, (), 0).result(100)
     request = gauge_request("diagon_sdk_workload", "loss", [(T, 1.0)], host__name="the-id")
     world.send(request)
     assert (books.alive(), books.gone()) == (set(), set()), "it speaks: we had seen another"

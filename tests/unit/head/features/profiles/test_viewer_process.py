@@ -138,7 +138,7 @@ def shown(tmp_path: Path) -> Iterator[tuple[Giver[File], Path]]:
     taker.start()
     yield Giver(ours, for_viewer), folder
     ours.close()
-    taker.join(30)
+    taker.join(100)
     theirs.close()
     for link in folder.rglob("*.pb"):
         os.close(int(os.readlink(link).rpartition("/")[2]))

@@ -71,7 +71,7 @@ class Process:
             self._spans += edge == BEGIN
             batch.spans.append(name, self._spans, edge, time_ns, step)
         self._place += 1
-        self.world.ingest.submit(batch).result(10)
+        self.world.ingest.submit(batch).result(100)
 
     def step(self, number: int, seconds: float = 0.1) -> None:
         begin = self.now
@@ -176,7 +176,7 @@ class World:
         batch.definitions.append(RunScope(1, RUN, "llama", 0, 1))
         batch.events += events
         self._said += 1
-        self.ingest.submit(batch).result(10)
+        self.ingest.submit(batch).result(100)
 
     # ── for tests ─────────────────────────────────────────────────────────────────────────────
 

@@ -305,10 +305,10 @@ def test_nothing_is_missed_or_doubled_while_records_pour_in() -> None:
     def pour() -> None:
         for first in range(0, 1998, 27):
             if first > 999:
-                assert asked.wait(30)
+                assert asked.wait(100)
             for book in books:
                 last = min(first + 27, len(book.records))
-                assert ingest.submit(book.batch(first, last)).result(30).accepted
+                assert ingest.submit(book.batch(first, last)).result(100).accepted
         done.set()
 
     writer = threading.Thread(target=pour)
@@ -349,7 +349,7 @@ def test_a_long_replay_does_not_hold_up_ingest(head: Head, monkeypatch: pytest.M
             during.append(1)
             sending = threading.Thread(target=head.record, args=(book,))
             sending.start()
-            sending.join(20)
+            sending.join(100)
             assert not sending.is_alive()
         take(fold, batches)
 

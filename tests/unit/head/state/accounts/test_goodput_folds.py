@@ -412,7 +412,7 @@ def test_a_head_that_ends_does_not_wait_for_a_long_fold(
 
     monkeypatch.setattr(goodput_fold.Fold, "_listen", stuck)
     head.accounts.want(RUN)
-    assert begun.wait(20)
+    assert begun.wait(100)
     head.accounts.close()
     assert not head.accounts._folds
     assert not head.files.path(RUN).exists()

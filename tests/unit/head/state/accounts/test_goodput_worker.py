@@ -43,7 +43,7 @@ class Bench:
         self.worker.want("gate", self._wait, lambda: Priority.WAITED_FOR)
 
     def _wait(self) -> Slices[None]:
-        assert self.gate.wait(20)
+        assert self.gate.wait(100)
         yield WORKED
 
     def want(
@@ -135,7 +135,7 @@ def test_a_job_that_is_blocked_holds_nobody_up(bench: Bench) -> None:
     bench.worker.want("blocked", blocked, lambda: Priority.WAITED_FOR)
     other = bench.want("other", Priority.UNSAVED)
     bench.gate.set()
-    assert other.wait(20)
+    assert other.wait(100)
     assert not bench.worker.is_idle
     lock.release()
     assert bench.finish() == ["other", "blocked"]
@@ -176,7 +176,7 @@ def test_a_job_that_cannot_begin_yet_is_queued_once(bench: Bench) -> None:
 
     bench.gate.set()
     first = bench.worker.want("a", work, lambda: Priority.WAITED_FOR)
-    assert tried.wait(20)
+    assert tried.wait(100)
     until(lambda: bench.worker.want("a", work, lambda: Priority.WAITED_FOR) is first)
     lock.release()
     bench.finish()
@@ -199,7 +199,7 @@ def test_a_job_that_nobody_wants_any_more_is_given_up(bench: Bench) -> None:
     job = bench.worker.want(
         "unwanted", work, lambda: Priority.WAITED_FOR if len(bench.done) < 2 else None
     )
-    assert job.ended.wait(20)
+    assert job.ended.wait(100)
     assert bench.done == ["slice"] * 2
     assert left == ["its lock"]
 
@@ -242,7 +242,7 @@ def test_what_nobody_waits_for_pauses_and_rests() -> None:
     bench.gate.set()
     while not bench.worker.is_idle:
         other = bench.want("somebody waits", Priority.WAITED_FOR)
-        assert other.wait(20), "a rest holds nobody up"
+        assert other.wait(100), "a rest holds nobody up"
         clock.advance(0.25)
     bench.worker.close()
     first, second, third = (at - begun for at in started)
@@ -264,7 +264,7 @@ def test_closing_gives_up_what_is_under_way_and_drops_the_rest(bench: Bench) -> 
     long = bench.worker.want("long", endless, lambda: Priority.WAITED_FOR)
     dropped = bench.want("dropped", Priority.UNSAVED)
     bench.gate.set()
-    assert under_way.wait(20)
+    assert under_way.wait(100)
     bench.worker.close()
     assert long.ended.is_set() and dropped.is_set()
     assert bench.done == []
@@ -344,7 +344,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, gate: threading.Event) -> Iterator[
 
     def counted(fold: goodput_fold.Fold, batches: Any) -> None:
         turns.append(fold.run)
-        assert gate.wait(20)
+        assert gate.wait(100)
         take(fold, batches)
 
     with monkeypatch.context() as patch:
@@ -385,7 +385,7 @@ def test_one_thread_for_all_who_wait_and_all_upkeep(
         assert [thread.name for thread in threads()] == [THREAD]
         gate.set()
         for one in people:
-            one.join(20)
+            one.join(100)
         until(lambda: head.accounts.worker.is_idle)
     assert all(head.accounts.at_hand(RunId(run)) for run in runs)
     assert len(threads()) == 1
@@ -408,7 +408,7 @@ def test_two_who_wait_take_turns_with_one_large_run(
         until(lambda: RunId("small") in head.accounts._waiters)
         gate.set()
         for one in small + large:
-            one.join(20)
+            one.join(100)
     last_small = len(turns) - turns[::-1].index("small")
     assert turns[:last_small].count("large") <= turns.count("small") + 1
     assert turns.count("large") > 5 * turns.count("small")
@@ -427,7 +427,7 @@ def test_who_waits_is_served_before_upkeep(head: Lasting, monkeypatch: pytest.Mo
         people = wait_for(head, ["waited-for"])
         until(lambda: head.accounts._waiters)
         gate.set()
-        people[0].join(20)
+        people[0].join(100)
         until(lambda: head.accounts.worker.is_idle)
     assert list(dict.fromkeys(turns)) == ["changed-1", "waited-for", "changed-2"]
 
@@ -452,7 +452,7 @@ def test_upkeep_of_a_run_that_somebody_asks_for_does_not_rest(
         asking.start()
         until(lambda: job.priority() is Priority.WAITED_FOR)
         gate.set()
-        asking.join(20)
+        asking.join(100)
         until(lambda: head.accounts.worker.is_idle)
     assert steps == [88]
 
@@ -473,9 +473,9 @@ def test_a_head_that_ends_gives_up_a_first_account(
     with monkeypatch.context() as patch:
         patch.setattr(goodput_fold.Fold, "_listen", endless)
         (one,) = wait_for(head, ["a"])
-        assert begun.wait(20)
+        assert begun.wait(100)
         head.accounts.close()
-        one.join(20)
+        one.join(100)
     assert not one.is_alive() and not threads()
     assert not head.accounts._folds[RunId("a")].lock.locked()
     assert head.store.cursor(JournalId("a-0")) > 0
@@ -489,7 +489,7 @@ def test_who_waits_for_a_short_run_does_not_wait_for_the_worker(
     gate = threading.Event()
 
     def busy() -> Slices[None]:
-        assert gate.wait(20)
+        assert gate.wait(100)
         yield WORKED
 
     head.accounts.worker.want("busy", busy, lambda: Priority.WAITED_FOR)
