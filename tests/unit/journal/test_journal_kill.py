@@ -43,6 +43,9 @@ while True:
 """  # noqa: E501
 
 
+POLL_SECONDS = 0.002
+
+
 class Victim:
     """A real process that logs 0, 1, 2 … and tells through shared memory how far it got."""
 
@@ -79,6 +82,8 @@ def follow_and_kill(victim: Victim, after: int) -> tuple[Everything, int]:
             assert time.monotonic() < deadline
             if (batch := reader.read()) is not None:
                 found.add(batch)
+            else:
+                time.sleep(POLL_SECONDS)
         victim.kill()
         while (batch := reader.read(final=True)) is not None:
             found.add(batch)
@@ -99,8 +104,8 @@ def kill_once(folder: Path, pause: float, after: int) -> None:
 FULL_SPEED, ONE_KILOHERTZ = 0.0, 0.001
 
 
-@pytest.mark.parametrize(("pause", "most"), [(FULL_SPEED, 250_000), (ONE_KILOHERTZ, 250)])
-@pytest.mark.parametrize("trial", range(10))
+@pytest.mark.parametrize(("pause", "most"), [(FULL_SPEED, 100_000), (ONE_KILOHERTZ, 250)])
+@pytest.mark.parametrize("trial", range(4))
 def test_sigkill_loses_nothing(tmp_path: Path, pause: float, most: int, trial: int) -> None:
     kill_once(tmp_path, pause, random.Random(trial).randint(1, most))
 
@@ -136,7 +141,7 @@ def busy_switching() -> Iterator[None]:
 
 @pytest.mark.usefixtures("busy_switching")
 def test_four_threads(writer: JournalWriter) -> None:
-    count = 40_000
+    count = 15_000
 
     def log(number: int) -> None:
         series = writer.series(f"thread {number}")
@@ -194,7 +199,7 @@ def test_a_signal_handler_that_logs(
 
     interrupt(0.0005, handler)
     count = 0
-    while raised < 100 or count < 200_000:
+    while raised < 100 or count < 60_000:
         writer.point(loss, float(count))
         count += 1
     signal.setitimer(signal.ITIMER_PROF, 0)
@@ -232,14 +237,14 @@ def test_signal_handlers_in_the_middle_of_every_turn(writer: JournalWriter) -> N
     before = sys.gettrace()
     sys.settrace(only_turns)  # type: ignore[arg-type]
     try:
-        for i in range(150_000):
+        for i in range(60_000):
             writer.point(loss, float(i))
     finally:
         sys.settrace(before)
     writer.close()
     found = read_everything(writer.directory)
     assert raised > 50
-    assert found.values("loss") == [float(i) for i in range(150_000)]
+    assert found.values("loss") == [float(i) for i in range(60_000)]
     assert sorted(found.values("signals")) == [float(i) for i in range(raised)]
     assert found.skipped == 0
 
@@ -259,10 +264,10 @@ def test_keyboard_interrupt_in_the_middle_of_a_call(
 
     interrupt(0.001, handler)
     count = 0
-    while interrupts < 100 or count < 200_000:
+    while interrupts < 100 or count < 60_000:
         try:
             armed = True
-            while interrupts < 100 or count < 200_000:
+            while interrupts < 100 or count < 60_000:
                 writer.point(loss, float(count))
                 count += 1
             armed = False

@@ -55,6 +55,8 @@ class Point:
 
 
 Record = Edge | Point | Event
+What = tuple[str, ...] | None
+"""The definition that a record uses."""
 
 
 class Notebook:
@@ -81,6 +83,9 @@ class Notebook:
         self.state: State = "running"
         self.reason = ""
         self._spans = 0
+        self._indexed: list[Record] = []
+        self._numbers: dict[What, int] = {}
+        self._first_uses: dict[What, int] = {}
 
     def __repr__(self) -> str:
         head = f"{self.journal} from {self.start_ns}, {self.state} at {self.ended_ns}:"
@@ -200,12 +205,12 @@ class Notebook:
     def batch(self, first: int = 0, last: int | None = None, *, repeat: bool = False) -> Batch:
         """Records `first` to `last`; definitions where they are first needed, or all again."""
         last = len(self.records) if last is None else last
-        known = set() if repeat else {_definition(record) for record in self.records[:first]}
+        numbers, first_uses = self._definitions()
+        known = set() if repeat else {what for what, at in first_uses.items() if at < first}
         origin = Origin(self.journal, "host-a", 1, self.start_ns)
         batch = Batch(origin, Position(first), Position(last))
         if not first or repeat:
             batch.definitions.append(RunScope(SCOPE, RUN, "run", self.rank))
-        numbers = self._numbers()
         for record in self.records[first:last]:
             what = _definition(record)
             number = numbers.get(what, 0)
@@ -215,12 +220,18 @@ class Notebook:
             _write(batch, record, number)
         return batch
 
-    def _numbers(self) -> dict[tuple[str, ...] | None, int]:
-        used = dict.fromkeys(_definition(record) for record in self.records)
-        return {what: number for number, what in enumerate(used, 1)}
+    def _definitions(self) -> tuple[dict[What, int], dict[What, int]]:
+        """The number of each definition, and the index of the first record that uses it."""
+        if self._indexed != self.records:
+            self._indexed = list(self.records)
+            self._first_uses = {}
+            for at, record in enumerate(self.records):
+                self._first_uses.setdefault(_definition(record), at)
+            self._numbers = {what: number for number, what in enumerate(self._first_uses, 1)}
+        return self._numbers, self._first_uses
 
 
-def _definition(record: Record) -> tuple[str, ...] | None:
+def _definition(record: Record) -> What:
     if isinstance(record, Edge):
         return ("span", record.name)
     return ("series", record.metric, record.kind) if isinstance(record, Point) else None

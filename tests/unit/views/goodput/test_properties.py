@@ -246,14 +246,22 @@ def changes(old: Goodput, new: Goodput, since_ns: int, until_ns: int) -> Iterato
     before, after = (list(each.intervals(since_ns, until_ns)) for each in (old, new))
     assert [a[0] for a in before[:1]] == [a[0] for a in after[:1]]
     edges = sorted({edge for found in (before, after) for a, b, _ in found for edge in (a, b)})
-    for start, end in pairwise(edges):
-        was, now = _class_at(before, start), _class_at(after, start)
+    classes = zip(
+        pairwise(edges), _classes_at(before, edges), _classes_at(after, edges), strict=False
+    )
+    for (start, end), was, now in classes:
         if was != now:
             yield start, end, was, now
 
 
-def _class_at(intervals: list[tuple[int, int, str]], time_ns: int) -> str:
-    return next((name for a, b, name in intervals if a <= time_ns < b), "")
+def _classes_at(intervals: list[tuple[int, int, str]], times_ns: list[int]) -> Iterator[str]:
+    """The class at each of these ascending times, or "" where there is none."""
+    at = 0
+    for time_ns in times_ns:
+        while at < len(intervals) and intervals[at][1] <= time_ns:
+            at += 1
+        inside = at < len(intervals) and intervals[at][0] <= time_ns
+        yield intervals[at][2] if inside else ""
 
 
 def booked_steps_stay_unless_they_are_done_again(books: Books, data: st.DataObject) -> None:
