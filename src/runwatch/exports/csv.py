@@ -28,8 +28,8 @@ def csv_text(batches: Iterable[ExportBatch]) -> Iterator[str]:
 
 def _head(head: Head) -> str:
     row = io.StringIO()
-    csv.writer(row, lineterminator=",").writerow(head)
-    return row.getvalue()
+    csv.writer(row, lineterminator=_END).writerow(head)
+    return row.getvalue().removesuffix(_END) + ","
 
 
 def _tail(rank: int) -> str:

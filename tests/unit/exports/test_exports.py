@@ -141,6 +141,14 @@ def test_csv(store: Store) -> None:
     assert {row[8] for row in rows} >= {"NaN", "Infinity", "-Infinity"}
 
 
+def test_csv_quotes_names() -> None:
+    names = ["a,b", "line\nline", "return\r", 'quo"te', ""]
+    batch = ExportBatch(names, [1] * 5, ["h"] * 5, [0] * 5, [""] * 5, names, [1] * 5, [2] * 5)
+    batch.value = [3.0] * 5
+    _, *rows = csv.reader(io.StringIO("".join(csv_text([batch])), newline=""))
+    assert [(row[0], row[5], row[9]) for row in rows] == [(name, name, "0") for name in names]
+
+
 def test_json(store: Store) -> None:
     rows = json.loads("".join(json_text(export_batches(store, RUN, rows=4))))
     assert {tuple(row) for row in rows} == {COLUMNS}
