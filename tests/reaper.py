@@ -141,8 +141,9 @@ def main(pid: int, pidfd: int, mark: str, directory: Path) -> None:
     order = os.read(0, 99) if 0 in ready else b""
     if not order:
         select.select([pidfd], [], [])
-    if killed := kill(mark, pid if order else 0):
-        print(f"processes left by the tests, now killed: {killed}", file=sys.stderr)
+    killed = kill(mark, pid if order else 0)
+    if not order:
+        print(f"pytest was killed, with {killed} processes of its tests", file=sys.stderr)
     unmount(directory)
     if order != b"keep":
         remove(directory)
