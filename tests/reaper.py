@@ -143,10 +143,7 @@ def main(pid: int, pidfd: int, mark: str, directory: Path) -> None:
         select.select([pidfd], [], [])
     killed = kill(mark, pid if order else 0)
     if not order:
-        print(
-            f"pytest did not come to its end: killed {killed} processes of its tests",
-            file=sys.stderr,
-        )
+        print(f"pytest was killed, with {killed} processes of its tests", file=sys.stderr)
     unmount(directory)
     if order != b"keep":
         remove(directory)
