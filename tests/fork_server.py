@@ -6,13 +6,19 @@ agent, and the tests start about a thousand of them.  `install` makes `subproces
 command, and every option that a fork cannot reproduce, starts as usual.  `COLD_START=1` in the
 environment turns this off; `make shake` and `make soak` do.
 
+A program of a test asks for a warm start itself: `WARM_START=torch` in its environment starts
+`python FILE …` or `python -m MODULE …` from a process that has imported torch.  Import hooks do
+not act there: such a program is one that Runwatch does not watch, or watches from outside.
+
 A forked process has its own command line and environment in /proc, its own standard streams and
-the exit status of a process that was started the usual way.  Only its parent differs: the server.
+the exit status of a process that was started the usual way.  Its parent differs, which is the
+server, and it ends without freeing its objects.
 """
 
 from __future__ import annotations
 
 import atexit
+import builtins
 import contextlib
 import ctypes
 import gc
@@ -30,12 +36,15 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 ROOT: Final = Path(__file__).parents[1]
 COLD_START: Final = "COLD_START"
+WARM_START: Final = "WARM_START"
+"""Names the kind of server that a program is to be forked from; the program does not receive it."""
 PRELOADED: Final[Mapping[str, Sequence[str]]] = {
     "head": (
         "runwatch.head.main",
@@ -45,8 +54,15 @@ PRELOADED: Final[Mapping[str, Sequence[str]]] = {
         "runwatch.compat.xprofiler.command",
     ),
     "cluster": ("runwatch.k8s.webhook", "runwatch.k8s.operator.main"),
+    "torch": (),
 }
-"""What each kind of server imports before it forks."""
+"""What each kind of server imports before it forks, with all modules of these packages."""
+PRELOADED_ALONE: Final[Mapping[str, Sequence[str]]] = {
+    "torch": ("torch", "torch._dynamo", "torch.distributed"),
+}
+"""Imported without the modules of these packages."""
+SERVER_VARIABLES: Final[Mapping[str, Mapping[str, str]]] = {"torch": {"OMP_NUM_THREADS": "1"}}
+"""Of a kind of server and all that it forks."""
 MODULES: Final = ("runwatch", "runwatch.cli", "runwatch.agent", "gsprof", "xprofiler")
 LIGHT_COMMANDS: Final = ("exec", "dropin", "config")
 """These import little, and a fork of a large process would make them slower."""
@@ -62,6 +78,7 @@ STATUS: Final = struct.Struct("=id")
 
 class Request(NamedTuple):
     module: str
+    """Or the path of a file; `-m` among the arguments tells them apart."""
     arguments: list[str]
     environment: dict[str, str]
     directory: str
@@ -94,6 +111,7 @@ class ForkServers:
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     cwd=ROOT,
+                    env={**os.environ, **SERVER_VARIABLES.get(kind, {})},
                 )
             self._servers[kind] = server, ours
 
@@ -115,6 +133,7 @@ class ForkServers:
             line.close()
             server.wait()
         self._servers.clear()
+        self.cpu_seconds = 0.0  # from now on that of our own children has it
 
 
 def inherited() -> tuple[object, ...]:
@@ -148,10 +167,12 @@ class Popen(subprocess.Popen[Any]):
         passed = sorted(options["pass_fds"])
         words = list(map(os.fspath, options["args"]))
         environment = os.environ if options["env"] is None else options["env"]
+        variables = {os.fsdecode(k): os.fsdecode(v) for k, v in environment.items()}
+        variables.pop(WARM_START, None)
         request = Request(
-            module=words[2],
+            module=words[2] if words[1] == "-m" else words[1],
             arguments=words,
-            environment={os.fsdecode(k): os.fsdecode(v) for k, v in environment.items()},
+            environment=variables,
             directory=os.path.abspath(os.fspath(options["cwd"] or ".")),
             umask=current_umask(),
             new_session=bool(options["start_new_session"]),
@@ -205,10 +226,12 @@ _EXECUTE_CHILD: Final = inspect.signature(subprocess.Popen._execute_child)  # ty
 def kind_of(options: Mapping[str, Any]) -> str | None:
     """The kind of server that can fork this command; None if it must be started as usual."""
     words = options["args"]
-    if isinstance(words, str | bytes | os.PathLike) or len(words) < 3:
+    if isinstance(words, str | bytes | os.PathLike) or len(words) < 2:
         return None
-    python, flag, module, *rest = [os.fsdecode(word) for word in words]
-    if (python, flag) != (sys.executable, "-m"):
+    python, *rest = [os.fsdecode(word) for word in words]
+    environment = os.environ if options["env"] is None else options["env"]
+    kind = kind_of_program(rest, environment)
+    if kind is None or python != sys.executable or options["executable"] not in (None, python):
         return None
     unusual = ("preexec_fn", "shell", "gids")
     if any(options[name] for name in unusual) or not options["close_fds"]:
@@ -217,16 +240,21 @@ def kind_of(options: Mapping[str, Any]) -> str | None:
         options.get(name, -1) not in (None, -1) for name in ("uid", "gid", "umask", "process_group")
     ):
         return None
-    if options["executable"] not in (None, python):
+    of_server = {**os.environ, **SERVER_VARIABLES.get(kind, {})}
+    if interpreter_variables(environment) != interpreter_variables(of_server):
         return None
-    environment = os.environ if options["env"] is None else options["env"]
-    if interpreter_variables(environment) != interpreter_variables(os.environ):
+    return None if any(map(os.isatty, streams_of(options))) else kind
+
+
+def kind_of_program(words: Sequence[str], environment: Mapping[str, str]) -> str | None:
+    flag, *rest = words
+    if (wanted := environment.get(WARM_START)) is not None:
+        return wanted if flag == "-m" or flag.endswith(".py") else None
+    if flag != "-m" or not rest or rest[0] not in MODULES:
         return None
-    if any(map(os.isatty, streams_of(options))):
+    if rest[1:] and rest[1] in LIGHT_COMMANDS:
         return None
-    if module not in MODULES or (rest and rest[0] in LIGHT_COMMANDS):
-        return None
-    return "cluster" if rest and rest[0] == "k8s" else "head"
+    return "cluster" if rest[1:] and rest[1] == "k8s" else "head"
 
 
 def streams_of(options: Mapping[str, Any]) -> list[int]:
@@ -273,6 +301,8 @@ def preload(kind: str) -> None:
         module = importlib.import_module(name)
         for each in pkgutil.iter_modules(getattr(module, "__path__", [])):
             importlib.import_module(f"{name}.{each.name}")
+    for name in PRELOADED_ALONE.get(kind, ()):
+        importlib.import_module(name)
     gc.collect()
     gc.freeze()
 
@@ -340,8 +370,9 @@ def become(request: Request, descriptors: list[int]) -> None:
     time.tzset()
     rename(request)
     sys.orig_argv[:] = request.arguments
-    sys.argv[:] = request.arguments[2:]
-    sys.path[0] = request.directory
+    is_module = request.arguments[1] == "-m"
+    sys.argv[:] = request.arguments[1 + is_module :]
+    sys.path[0] = request.directory if is_module else str(Path(request.module).parent)
     reopen_streams()
 
 
@@ -391,7 +422,42 @@ def main(kind: str, descriptor: str) -> None:
         line.detach()
     sys.modules.pop(f"{request.module}.__main__", None)  # it runs under another name
     atexit.register(gc.unfreeze)  # extensions report what is never freed
-    runpy.run_module(request.module, run_name="__main__", alter_sys=True)
+    try:
+        if request.arguments[1] == "-m":
+            runpy.run_module(request.module, run_name="__main__", alter_sys=True)
+        else:
+            run_file(request.module)
+    except SystemExit as error:
+        if error.code is None or isinstance(error.code, int):
+            leave(error.code or 0)
+        raise
+    leave(0)
+
+
+def leave(code: int) -> None:
+    """Ends the process without freeing its objects: each page that is touched is copied first,
+    and that would cost more than most commands."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        sys.exit(code)  # the interpreter reports it
+    os._exit(code & 0xFF)
+
+
+def run_file(file: str) -> None:
+    """Runs a program as the interpreter does, also when it fails: its traceback is its own."""
+    module = sys.modules["__main__"] = types.ModuleType("__main__")
+    vars(module).update(__file__=file, __builtins__=builtins)
+    try:
+        exec(compile(Path(file).read_bytes(), file, "exec"), vars(module))
+    except Exception as error:  # noqa: BLE001 - as the interpreter does
+        traceback = error.__traceback__
+        assert traceback is not None
+        sys.excepthook(type(error), error.with_traceback(traceback.tb_next), traceback.tb_next)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

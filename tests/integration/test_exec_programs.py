@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -20,11 +20,12 @@ import pytest
 from runwatch.cli import source
 from runwatch.record import BEGIN
 from runwatch.testing import Story, read_stories
+from tests import fork_server
 
 PROGRAMS: Final = Path(__file__).parent / "unchanged"
 PYTHON: Final = (sys.executable,)
 TORCHRUN: Final = (
-    *PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4",
+    *PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
 )  # fmt: skip
 
 
@@ -53,7 +54,7 @@ PROGRAMS_AS_THEY_ARE: Final = (
         "plain_torch", "torch", "epoch 2: loss 6.", steps=60,
         spans=words("data_loading evaluation"), leaves="last.pt",
     ),
-    Program("ranks", "torch", "rank 3: -0.1", TORCHRUN, ranks=4, steps=20, leaves="last.pt"),
+    Program("ranks", "torch", "rank 1: -0.3", TORCHRUN, ranks=2, steps=20, leaves="last.pt"),
     Program(
         "hf_trainer", "transformers", "after 12 steps", steps=12,
         metrics=words("loss grad_norm learning_rate eval_loss epoch train_loss"),
@@ -77,6 +78,9 @@ PROGRAMS_AS_THEY_ARE: Final = (
         metrics=words("train/loss rate/up rate/down"), leaves="events.out.tfevents",
     ),
 )  # fmt: skip
+FOUR_RANKS: Final = replace(
+    PROGRAMS_AS_THEY_ARE[1], prints="rank 3: -0.1", launcher=(*TORCHRUN[:-1], "4"), ranks=4
+)
 
 
 def execute(
@@ -93,6 +97,11 @@ def execute(
         capture_output=True,
         timeout=110,
     )
+
+
+def unwatched(program: Program, folder: Path) -> subprocess.CompletedProcess[bytes]:
+    """The program alone, what it does without us: torch may have been imported already."""
+    return execute(program, folder, **{fork_server.WARM_START: "torch"})
 
 
 def watched(program: Program, folder: Path, root: Path) -> subprocess.CompletedProcess[bytes]:
@@ -140,7 +149,7 @@ def test_a_program_that_fails(tmp_path: Path) -> None:
     if find_spec("torch") is None:
         pytest.skip("torch is not installed")
     program, root = Program("failing", "torch", ""), tmp_path / "runwatch"
-    alone = execute(program, tmp_path / "alone")
+    alone = unwatched(program, tmp_path / "alone")
     beside = watched(program, tmp_path / "beside", root)
     assert (beside.returncode, beside.stdout) == (alone.returncode, alone.stdout) == (1, b"")
     assert lines(beside.stderr, tmp_path / "beside") == lines(alone.stderr, tmp_path / "alone")
@@ -154,12 +163,16 @@ def test_a_program_that_fails(tmp_path: Path) -> None:
         assert part in error["text"]
 
 
-@pytest.mark.parametrize("program", PROGRAMS_AS_THEY_ARE, ids=lambda program: program.name)
+@pytest.mark.parametrize(
+    "program",
+    [*PROGRAMS_AS_THEY_ARE, pytest.param(FOUR_RANKS, marks=pytest.mark.soak)],
+    ids=lambda program: f"{program.name}-{program.ranks}" if program.ranks > 1 else program.name,
+)
 def test_a_program_that_nobody_changed(program: Program, tmp_path: Path) -> None:
     if find_spec(program.needs) is None:
         pytest.skip(f"{program.needs} is not installed")
     root = tmp_path / "runwatch"
-    alone = execute(program, tmp_path / "alone")
+    alone = unwatched(program, tmp_path / "alone")
     beside = watched(program, tmp_path / "beside", root)
 
     assert program.prints in alone.stdout.decode(), alone.stderr.decode()

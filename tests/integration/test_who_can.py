@@ -12,11 +12,13 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+import pytest
 
 from runwatch.head.access import roles
 from runwatch.journal.liveness import this_host
@@ -81,6 +83,7 @@ class World:
     grpc: str = ""
     token_file: Path = Path()
     known: dict[str, str] = field(default_factory=dict)
+    askers: Askers = field(default_factory=dict)
     tried: int = 0
 
     @property
@@ -90,6 +93,8 @@ class World:
 
 
 Deed = Callable[[World, Caller], bool]
+Askers = Mapping[int, "Asker"]
+"""By user."""
 
 
 def may(uid: int, script: str, *words: object) -> bool:
@@ -161,34 +166,73 @@ def end_it(world: World, caller: Caller) -> bool:
 
 # ── what is tried on a head ───────────────────────────────────────────────────────────────────
 
-ASK: Final = """
-import sys, urllib.error, urllib.request
-method, address, token = sys.argv[1:]
-headers = {"Authorization": "Bearer " + token} if token else {}
-body = b"{}" if method == "POST" else None
-headers |= {"Content-Type": "application/json"} if body else {}
-try:
-    request = urllib.request.Request(address, body, headers, method=method)
-    urllib.request.urlopen(request, timeout=30)
-except urllib.error.HTTPError as error:
-    sys.exit(1 if error.code in (401, 403) else 0)
-"""
-SEND: Final = """
-import sys, grpc
+ASKER: Final = """
+import json, sys, urllib.error, urllib.request
+import grpc
 from runwatch.ship.courier import METHOD
 from runwatch.wire import spine_pb2 as pb
-address, token = sys.argv[1:]
-metadata = (("authorization", "Bearer " + token),) if token else ()
-refused = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
-with grpc.insecure_channel(address) as channel:
-    call = channel.stream_unary(METHOD, request_serializer=pb.Piece.SerializeToString,
-                                response_deserializer=pb.Kept.FromString)
-    piece = pb.Piece(header=pb.FileHeader(path="nowhere", bytes=0, host="h"))
+
+def ask(method, address, token):
+    headers = {"Authorization": "Bearer " + token} if token else {}
+    body = b"{}" if method == "POST" else None
+    headers |= {"Content-Type": "application/json"} if body else {}
     try:
-        call(iter([piece]), metadata=metadata, timeout=30)
-    except grpc.RpcError as error:
-        sys.exit(1 if error.code() in refused else 0)
+        request = urllib.request.Request(address, body, headers, method=method)
+        urllib.request.urlopen(request, timeout=30)
+    except urllib.error.HTTPError as error:
+        return error.code not in (401, 403)
+    return True
+
+def send(address, token):
+    metadata = (("authorization", "Bearer " + token),) if token else ()
+    refused = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+    with grpc.insecure_channel(address) as channel:
+        call = channel.stream_unary(METHOD, request_serializer=pb.Piece.SerializeToString,
+                                    response_deserializer=pb.Kept.FromString)
+        piece = pb.Piece(header=pb.FileHeader(path="nowhere", bytes=0, host="h"))
+        try:
+            call(iter([piece]), metadata=metadata, timeout=30)
+        except grpc.RpcError as error:
+            return error.code() not in refused
+    return True
+
+for line in sys.stdin:
+    what, *words = json.loads(line)
+    print(json.dumps({"ask": ask, "send": send}[what](*words)), flush=True)
 """
+
+
+class Asker:
+    """A process of one user, which sends requests to heads."""
+
+    def __init__(self, uid: int, errors: Path) -> None:
+        self._errors = errors
+        with errors.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command_as(uid), sys.executable, "-c", ASKER], cwd="/", stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, stderr=log, text=True,
+            )  # fmt: skip
+
+    def is_allowed(self, *request: str) -> bool:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        print(json.dumps(request), file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline()
+        assert answer, self._errors.read_text()
+        return bool(json.loads(answer))
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture
+def askers(tmp_path: Path) -> Iterator[Askers]:
+    started = {uid: Asker(uid, tmp_path / f"asker-{uid}.log") for uid in (ALICE, MALLORY, 0)}
+    try:
+        yield started
+    finally:
+        for asker in started.values():
+            asker.close()
 
 
 def shown(world: World, caller: Caller) -> str:
@@ -201,24 +245,18 @@ def shown(world: World, caller: Caller) -> str:
     return found.stdout.decode().strip()
 
 
-def ran(caller: Caller, script: str, *words: str) -> bool:
-    command = [*command_as(caller.uid), sys.executable, "-c", script, *words]
-    done = subprocess.run(command, cwd="/", timeout=60, capture_output=True, text=True)
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.returncode == 0
-
-
 def asks(method: str, path: str, base: str = "/api/v1") -> Deed:
     """What is refused for another reason than who asks would have been done."""
 
     def deed(world: World, caller: Caller) -> bool:
-        return ran(caller, ASK, method, f"{world.http}{base}{path}", shown(world, caller))
+        address = f"{world.http}{base}{path}"
+        return world.askers[caller.uid].is_allowed("ask", method, address, shown(world, caller))
 
     return deed
 
 
 def send_records(world: World, caller: Caller) -> bool:
-    return ran(caller, SEND, world.grpc, shown(world, caller))
+    return world.askers[caller.uid].is_allowed("send", world.grpc, shown(world, caller))
 
 
 def read_store(world: World, caller: Caller) -> bool:
@@ -301,12 +339,12 @@ GSPROF: Final = ("gsprof", "start", "--port", "--http-port")
 
 
 @contextmanager
-def head(tmp_path: Path, command: tuple[str, ...]) -> Iterator[World]:
+def head(tmp_path: Path, command: tuple[str, ...], askers: Askers) -> Iterator[World]:
     """Alice's, on this machine only, as it is started without any option about tokens."""
     module, verb, first, second = command
     with everybodys() as shared:
         grpc_port, http_port = free_port(), free_port()
-        world = World(shared, log=tmp_path / f"{module}.log")
+        world = World(shared, log=tmp_path / f"{module}.log", askers=askers)
         world.http, world.grpc = f"http://127.0.0.1:{http_port}", f"127.0.0.1:{grpc_port}"
         world.token_file = shared / "head/token"
         with world.log.open("ab") as words:
@@ -351,7 +389,7 @@ def rows(
         yield f"| {name} | {what} | {' | '.join(cells)} |"
 
 
-def test_the_table_says_who_can_do_what(tmp_path: Path) -> None:
+def test_the_table_says_who_can_do_what(tmp_path: Path, askers: Askers) -> None:
     users = (OWNER, OTHER, ROOT)
     table = [
         f"| | | {' | '.join(caller.name for caller in CALLERS)} |",
@@ -361,9 +399,9 @@ def test_the_table_says_who_can_do_what(tmp_path: Path) -> None:
         table += rows("the owner's agent", world, ON_AGENTS, users)
     with agent(0, tmp_path) as world:
         table += rows("root's agent, for all users", world, ON_AGENTS, users)
-    with head(tmp_path, RUNWATCH) as world:
+    with head(tmp_path, RUNWATCH, askers) as world:
         table += rows("the owner's head", world, ON_HEADS, CALLERS)
-    with head(tmp_path, GSPROF) as world:
+    with head(tmp_path, GSPROF, askers) as world:
         table += rows("the owner's head, as `gsprof start`", world, ON_HEADS, CALLERS)
     text = DOCUMENT.read_text()
     before, _, rest = text.partition(BEGIN)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -180,3 +181,28 @@ def test_server_ends_with_its_tests(tmp_path: Path) -> None:
         server = int(tests.stdout.readline())
         tests.kill()
     until(lambda: not Path(f"/proc/{server}").exists(), what="the end of the server")
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+@pytest.mark.parametrize("end", ["pass", "raise ValueError(torch.ones(1))", "sys.exit('no')"])
+def test_program_that_asks_for_it_is_forked_with_torch(
+    end: str, forked: Popen, tmp_path: Path
+) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(
+        "import os, sys, torch\n"
+        "print(__name__, __file__, sys.argv, sys.path[0], sys.modules['__main__'].sys is sys)\n"
+        "print(os.environ.get('WARM_START'))\n"
+        f"{end}\n"
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    ends = []
+    for more, is_forked in (({}, False), ({fork_server.WARM_START: "torch"}, True)):
+        command = [sys.executable, str(file), "word"]
+        pipe = subprocess.PIPE
+        with forked(command, env=environment | more, stdout=pipe, stderr=pipe) as process:
+            assert isinstance(process, fork_server.Popen)
+            assert (process._status is not None) == is_forked
+            ends.append((*process.communicate(timeout=60), process.returncode))
+    cold, warm = ends
+    assert cold == warm

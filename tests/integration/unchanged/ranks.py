@@ -1,4 +1,4 @@
-"""Four ranks on Gloo: an all-reduce of gradients by hand; each rank prints."""
+"""Ranks on Gloo: an all-reduce of gradients by hand; each rank prints."""
 
 import os
 import sys
