@@ -21,7 +21,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-LAST_FAILED = Path(".pytest_cache/v/cache/lastfailed")
+CACHE = Path(".pytest_cache")
+LAST_FAILED = CACHE / "v/cache/lastfailed"
 MAX_FLAKY = 2
 SOME_FAILED = 1
 """Pytest's exit status when every test ran, and not every one passed."""
@@ -54,6 +55,8 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] == ["--load"]:
         with load(int(arguments[1])):
             return run_pytest(pytest_command(*arguments[2:]))[0]
+    if not CACHE.exists():
+        compile_tests()
     LAST_FAILED.unlink(missing_ok=True)
     status, lines = run_pytest(pytest_command(*arguments))
     if status == 0:
@@ -91,6 +94,12 @@ def worker_count() -> int:
     with suppress(OSError, ValueError):
         memory = min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text()))
     return max(1, min(int(2 * cores + 1), int(memory / GIB_PER_WORKER / (1 << 30)), MAX_WORKERS))
+
+
+def compile_tests() -> None:
+    """Collects the tests once: otherwise each worker of a first run would compile all of them."""
+    command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "--collect-only", "-qq"]
+    subprocess.run(command, stdout=subprocess.DEVNULL)
 
 
 def run_pytest(command: list[str]) -> tuple[int, list[str]]:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
 from google.cloud import monitoring_v3
@@ -17,8 +17,9 @@ from google.cloud.monitoring_v3.services.metric_service.transports import (
     MetricServiceGrpcTransport,
 )
 from google.protobuf.empty_pb2 import Empty
-from tensorboardX.proto.event_pb2 import Event
-from tensorboardX.record_writer import masked_crc32c
+
+if TYPE_CHECKING:
+    from tensorboardX.proto.event_pb2 import Event
 
 SECOND = 1_000_000_000
 START = 1_700_000_000
@@ -103,6 +104,10 @@ def event_files(directory: Path) -> list[Path]:
 
 def events_in(path: Path) -> list[Event]:
     """Every event of a file, each checksum compared; a torn or damaged frame is an error."""
+    # Imported here: it loads torch, which few tests need.
+    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.record_writer import masked_crc32c
+
     data, at, found = path.read_bytes(), 0, []
     while at < len(data):
         head = data[at : at + 8]

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tensorboardX import record_writer
 
 from runwatch.compat.goodput.monitor.tensorboard import job_scalars
 from runwatch.errors import UsageError
@@ -207,6 +206,8 @@ class Writer:
 
 @pytest.fixture
 def objects(tmp_path: Path) -> Iterator[Objects]:
+    from tensorboardX import record_writer
+
     store = Objects(tmp_path)
     record_writer.register_writer_factory("objects", store)
     yield store
