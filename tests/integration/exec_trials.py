@@ -111,7 +111,8 @@ def on_terminal(
     pid, terminal = pty.fork()
     if pid == 0:
         try:
-            for number in (signal.SIGINT, signal.SIGQUIT):  # a shell's background jobs ignore them
+            # A shell's background jobs ignore the first two, and `nohup` the third.
+            for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
             os.execvpe(command[0], list(command), environment(directory, {"TERM": "xterm", **more}))
         finally:
@@ -131,10 +132,13 @@ def _talk(terminal: int, script: list[tuple[str, Act]]) -> bytes:
     while time.monotonic() < deadline:
         if select.select([terminal], [], [], 0.05)[0]:
             try:
-                shown += os.read(terminal, 1 << 16)
+                piece = os.read(terminal, 1 << 16)
             except OSError:  # nobody has it open any more
+                piece = b""
+            if not piece:
                 assert not script, (script, shown)
                 return shown
+            shown += piece
         if script and (at := shown.find(script[0][0].encode(), seen)) >= 0:
             words, act = script.pop(0)
             seen = at + len(words)
@@ -143,6 +147,13 @@ def _talk(terminal: int, script: list[tuple[str, Act]]) -> bytes:
             else:
                 os.write(terminal, act.encode())
     raise AssertionError(f"not within {SECONDS} s: {script} {shown!r}")
+
+
+def hang_up(terminal: int) -> None:
+    """Takes the terminal away from those who have it."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, terminal)
+    os.close(nothing)
 
 
 def resize(terminal: int, rows: int, columns: int) -> None:

@@ -90,14 +90,19 @@ def test_a_script_without_a_first_line_is_run_by_the_shell(tmp_path: Path) -> No
     assert run(under([str(script), "arg"]), tmp_path)[::2] == (b"arg\n", 7)
 
 
-def test_both_streams_into_one_file_keep_their_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "into", [">$file 2>&1", ">>$file 2>>$file", "2>/dev/stdout >/dev/stderr | cat >$file"]
+)
+def test_both_streams_into_one_file_keep_their_order(into: str, tmp_path: Path) -> None:
+    """Also where it is opened twice."""
     script = "for i in $(seq 200); do echo out $i; echo err $i >&2; done"
     found = []
     for name, command in (("without", ["sh", "-c", script]), ("with", under(["sh", "-c", script]))):
-        with (tmp_path / name).open("wb") as file:
-            subprocess.run(command, stdout=file, stderr=file, env=environment(tmp_path), check=True)
+        redirected = f'file=$1; shift; "$@" {into}'
+        run(["sh", "-c", redirected, "sh", str(tmp_path / name), *command], tmp_path)
         found.append((tmp_path / name).read_bytes())
     assert found[0] == found[1]
+    assert len(found[0].splitlines()) == 400
 
 
 def test_a_flood_of_bytes_passes_whole(tmp_path: Path) -> None:
@@ -384,6 +389,18 @@ def test_each_rank_is_known_by_its_lines(tmp_path: Path) -> None:
         own = [("err", f"to err {rank}"), ("out", "from a shell"), ("out", f"rank {rank}")]
         assert sorted(lines(story, rank=rank)) == own
     assert ("out", "all") in lines(story, rank=0)
+
+
+def test_a_reader_that_waits_keeps_no_rank_from_starting(tmp_path: Path) -> None:
+    """Though what was written before cannot be passed on."""
+    script = """
+        yes | head -c 3000000 &
+        for rank in 1 2 3; do RANK=$rank "$0" -c "open('$1/$rank', 'w'); print('started')"; done
+    """
+    process = start(under(["sh", "-c", script, PYTHON, str(tmp_path)]), tmp_path)
+    until(lambda: (tmp_path / "1").exists(), what="the first rank runs")
+    out, err = process.communicate()
+    assert (out.count(b"started"), len(out), err, process.returncode) == (3, 3000024, b"", 0)
 
 
 def test_torchrun_has_a_run_with_its_ranks(tmp_path: Path) -> None:

@@ -5,15 +5,22 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from tests.integration.exec_trials import (
     EXEC,
+    QUIET,
+    SECONDS,
     Act,
+    environment,
+    hang_up,
     launcher,
     lines,
     on_terminal,
@@ -22,6 +29,7 @@ from tests.integration.exec_trials import (
 )
 
 PYTHON = sys.executable
+TRIALS: Final = 200
 Script = Sequence[tuple[str, Act]]
 
 FACTS = """
@@ -48,6 +56,21 @@ while os.get_terminal_size(1).columns != 132:
     signal.pause()
 print("now", os.get_terminal_size(1))
 """
+OUTLIVES = """
+import os, sys, time
+sys.stdout.write("ready"); sys.stdout.flush()
+deadline = time.monotonic() + 30
+while os.isatty(1) and time.monotonic() < deadline:
+    time.sleep(0.01)
+try:
+    number = os.write(1, b"x") and 0
+except OSError as error:
+    number = error.errno
+with open(sys.argv[1], "w") as file:
+    file.write(str([number, os.isatty(1), os.isatty(2)]))
+sys.stdout = None
+raise SystemExit(7)
+"""
 CURSES = """
 import curses
 def main(screen):
@@ -58,20 +81,96 @@ print("end")
 """
 
 
-@pytest.mark.parametrize(
-    ("command", "script"),
-    [
-        (["stty", "-a"], []),
-        (["sh", "-c", "printf 'a\\n'; printf 'b\\n' >&2; printf c; exit 7"], []),
-        ([PYTHON, "-c", FACTS], []),
-        ([PYTHON, "-c", "print(input('name? '))"], [("name? ", "bob\n")]),
-        ([PYTHON, "-c", WAITS], [("ready", "\x03")]),
-        ([PYTHON, "-c", WAITS], [("ready", "\x1c")]),
-        ([PYTHON, "-c", RESIZED], [("ready", lambda terminal: resize(terminal, 50, 132))]),
-        ([PYTHON, "-q"], [(">>> ", "1+1\n"), (">>> ", "exit(4)\n")]),
-        ([PYTHON, "-c", CURSES], [("ready", "x"), ("key", "")]),
-    ],
-)
+SHOWN: Final[list[tuple[list[str], Script]]] = [
+    (["stty", "-a"], []),
+    (["sh", "-c", "printf 'a\\n'; printf 'b\\n' >&2; printf c; exit 7"], []),
+    ([PYTHON, "-c", FACTS], []),
+    ([PYTHON, "-c", "print(input('name? '))"], [("name? ", "bob\n")]),
+    ([PYTHON, "-c", WAITS], [("ready", "\x03")]),
+    ([PYTHON, "-c", WAITS], [("ready", "\x1c")]),
+    ([PYTHON, "-c", RESIZED], [("ready", lambda terminal: resize(terminal, 50, 132))]),
+    ([PYTHON, "-q"], [(">>> ", "1+1\n"), (">>> ", "exit(4)\n")]),
+    ([PYTHON, "-c", CURSES], [("ready", "x"), ("key", "")]),
+]
+RANK = """
+import os, signal, sys
+rank = os.environ["RANK"]
+recorder = [pid for pid in os.environ["RECORDER"].split() if pid != os.environ["COMMAND"]]
+if recorder:
+    os.kill(int(recorder[0]), signal.SIGSTOP)
+if sys.argv[1] == "line":
+    print("rank", rank)
+elif sys.argv[1] == "part":
+    sys.stdout.write("rank " + rank)
+elif sys.argv[1] == "streams":
+    for i in range(3):
+        print("rank", rank, i, flush=True)
+        print("err of", rank, i, file=sys.stderr)
+elif sys.argv[1] == "child":
+    print("x" * 5000, flush=True)
+    os.system("echo child; echo err of child >&2")
+    print("rank", rank)
+elif sys.argv[1] == "killed":
+    print("last words", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+elif sys.argv[1] == "many":
+    for i in range(100):
+        print(rank, i, "x" * (i * 29), flush=True)
+"""
+RANKS_IN_TURN = """
+export COMMAND=$$ RECORDER=
+[ -z "$STOPPED" ] || RECORDER=$(cat /proc/$PPID/task/$PPID/children)
+rank=0
+for kind in line part streams child killed; do
+    echo "before $kind"
+    RANK=$rank "$0" -c "$1" $kind; printf '%s' "code $?, "
+    echo "after $kind" >&2
+    for pid in $RECORDER; do kill -CONT $pid; done
+    rank=$((rank + 1))
+done
+echo end
+"""
+PARALLEL_RANKS = """
+export RECORDER=
+for rank in 0 1; do RANK=$rank "$0" -c "$1" many & done; wait; echo end
+"""
+SINKS: Final = ("terminal", "pipe", "file")
+
+
+def written(sink: str, command: Sequence[str], directory: Path, **more: str) -> bytes:
+    """What the command writes, both streams together."""
+    variables = {**QUIET, **more}
+    if sink == "terminal":
+        return on_terminal(command, directory, more=variables)[0]
+    with (directory / "written").open("w+b") as file:
+        out = file if sink == "file" else subprocess.PIPE
+        done = subprocess.run(
+            command,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env=environment(directory, variables),
+            timeout=SECONDS,
+        )
+        file.seek(0)
+        return file.read() if sink == "file" else done.stdout
+
+
+@contextmanager
+def busy_machine() -> Iterator[None]:
+    """More programs that do nothing but compute than there are processors."""
+    hogs = [
+        subprocess.Popen([PYTHON, "-c", "while True: pass"])
+        for _ in range(len(os.sched_getaffinity(0)) + 1)
+    ]
+    try:
+        yield
+    finally:
+        for each in hogs:
+            each.kill()
+            each.wait()
+
+
+@pytest.mark.parametrize(("command", "script"), SHOWN)
 def test_a_terminal_shows_the_same(command: list[str], script: Script, tmp_path: Path) -> None:
     without = on_terminal(command, tmp_path, script)
     assert on_terminal(under(command), tmp_path, script) == without
@@ -141,6 +240,56 @@ def test_ranks_have_terminals_of_their_own(tmp_path: Path) -> None:
     assert lines(launcher(tmp_path), rank=1) == [("both", "rank 1 [True, True]")]
 
 
+@pytest.mark.parametrize("sink", SINKS)
+def test_ranks_keep_the_order(sink: str, tmp_path: Path) -> None:
+    """The recorder is stopped while a rank runs: when it goes on, it finds the output of the rank
+    and what was written afterwards at the same time."""
+    command = ["sh", "-c", RANKS_IN_TURN, PYTHON, RANK]
+    without = written(sink, command, tmp_path)
+    assert written(sink, under(command), tmp_path, STOPPED="1") == without
+    story = launcher(tmp_path)
+    assert [len(lines(story, rank=rank)) for rank in range(1, 5)] == [1, 6, 4, 1]
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_parallel_ranks_keep_their_lines_whole(sink: str, tmp_path: Path) -> None:
+    _compare_parallel_ranks(sink, tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("sink", SINKS)
+def test_ranks_keep_the_order_under_load(sink: str, tmp_path: Path) -> None:
+    command = ["sh", "-c", RANKS_IN_TURN, PYTHON, RANK]
+    without = written(sink, command, tmp_path)
+    with busy_machine():
+        for _ in range(TRIALS):
+            assert written(sink, under(command), tmp_path) == without
+            _compare_parallel_ranks(sink, tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("command", "script"), SHOWN)
+def test_a_terminal_shows_the_same_under_load(
+    command: list[str], script: Script, tmp_path: Path
+) -> None:
+    without = on_terminal(command, tmp_path, script)
+    with busy_machine():
+        for _ in range(TRIALS):
+            assert on_terminal(under(command), tmp_path, script) == without
+
+
+def _compare_parallel_ranks(sink: str, directory: Path) -> None:
+    """Parallel ranks have no common order, but each has its own, and lines are whole."""
+    command = ["sh", "-c", PARALLEL_RANKS, PYTHON, RANK]
+    *shown, last = written(sink, under(command), directory).splitlines()
+    assert (len(shown), last) == (200, b"end")
+    for rank in (b"0", b"1"):
+        own = [line for line in shown if line.startswith(rank)]
+        assert own == [b"%s %d " % (rank, i) + b"x" * (i * 29) for i in range(100)]
+
+
 def test_a_person_is_told_where_to_look(tmp_path: Path) -> None:
     command = under(["sh", "-c", "echo $RUNWATCH_QUIET"], "--name", "mine")
     shown, _ = on_terminal(command, tmp_path, more={})
@@ -153,18 +302,18 @@ def test_a_person_is_told_where_to_look(tmp_path: Path) -> None:
 def test_a_terminal_that_goes_away_takes_the_command_with_it(tmp_path: Path) -> None:
     """As without us: the kernel tells the group in front."""
     command = [PYTHON, "-c", WAITS]
-    found = []
     for each in (command, under(command)):
-        with pytest.raises(_Closed):
-            on_terminal(each, tmp_path, [("ready", _close)])
-        found.append(os.waitstatus_to_exitcode(os.waitpid(-1, 0)[1]))
-    assert found == [-signal.SIGHUP, -signal.SIGHUP]
+        _, status = on_terminal(each, tmp_path, [("ready", hang_up)])
+        assert os.waitstatus_to_exitcode(status) == -signal.SIGHUP
 
 
-class _Closed(Exception):
-    pass
-
-
-def _close(terminal: int) -> None:
-    os.close(terminal)
-    raise _Closed
+def test_a_command_that_outlives_its_terminal_cannot_write_there(tmp_path: Path) -> None:
+    """As those do that are started with `nohup`."""
+    found = []
+    for name in ("without", "with"):
+        command = [PYTHON, "-c", OUTLIVES, str(tmp_path / name)]
+        ignoring = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh"]
+        each = [*ignoring, *(under(command) if name == "with" else command)]
+        _, status = on_terminal(each, tmp_path, [("ready", hang_up)])
+        found.append((os.waitstatus_to_exitcode(status), (tmp_path / name).read_text()))
+    assert found[1] == found[0] == (7, "[5, False, False]")

@@ -1,8 +1,8 @@
 """What the command writes to in place of our own stdout and stderr, and where it goes from there.
 
 An outlet is of the same kind as what it stands for: a pseudo terminal for a terminal (`ptys.py`), a
-pipe for everything else.  Where stdout and stderr are one open file, one outlet stands for both,
-since the order between them would be lost otherwise.  Standard input is never touched.
+pipe for everything else.  Where stdout and stderr are one file, one outlet stands for both, since
+the order between them would be lost otherwise.  Standard input is never touched.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -101,12 +102,15 @@ def _is_writable(number: int) -> bool:
 
 
 def is_same_file(one: int, other: int) -> bool:
-    """Whether both descriptors are one open file, with one position."""
+    """Whether writes to both descriptors have one order: they share a position, or every write
+    goes to the end."""
     about, others = os.fstat(one), os.fstat(other)
     if (about.st_dev, about.st_ino) != (others.st_dev, others.st_ino):
         return False
-    if os.isatty(one):
-        return True  # a terminal has no position
+    if stat.S_ISFIFO(about.st_mode) or os.isatty(one):
+        return True  # there is no position
+    if all(fcntl.fcntl(each, fcntl.F_GETFL) & os.O_APPEND for each in (one, other)):
+        return True
     call = _KCMP.get(os.uname().machine)
     if call is None:
         return True

@@ -24,7 +24,7 @@ from runwatch.launcher.desk import Answer, Desk
 from runwatch.launcher.ended import Ended
 from runwatch.launcher.environment import Options
 from runwatch.launcher.outlets import Outlet, outlet
-from runwatch.launcher.relay import Relay, drained
+from runwatch.launcher.relay import Relay
 from runwatch.launcher.wrapper import PASSED, is_of_terminal
 from runwatch.sdk.guard import attempt, guarded
 
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from runwatch.launcher.chronicle import Chronicle
     from runwatch.record.console import Stream
 
-DRAIN_SECONDS: Final = 0.001
+REQUEST_SECONDS: Final = 0.3
+"""How long a rank that starts waits until earlier output has been passed on.  Shorter than the
+rank's own limit (`sdk/launched.py`)."""
 MOST_EARLY: Final = 100
 LATE_SECONDS: Final = 2.0
 """How long a journal on a file system that hangs may keep the wrapper from ending."""
@@ -62,7 +64,7 @@ class Scribe:
 
     def run(self) -> None:
         for each in self._main:
-            self._relay(each, None)
+            self._relay(each)
         # Without one of these the command is less well recorded, and runs as well.
         attempt("watch signals", None, self._sentry)
         if self._desk is not None:
@@ -71,7 +73,8 @@ class Scribe:
         recorder = threading.Thread(target=self._begin, daemon=True)
         attempt("record the command", None, recorder.start)
         ended = self._wait()
-        drained(self._all(), lambda: time.sleep(DRAIN_SECONDS))
+        for passed in [relay.request() for relay in self._all()]:
+            passed.wait()
         with contextlib.suppress(OSError):
             self._line.send(PASSED)
         self._closing = True
@@ -108,12 +111,12 @@ class Scribe:
 
     # ── what is written ───────────────────────────────────────────────────────────────────────
 
-    def _relay(self, each: Outlet, rank: int | None) -> None:
-        each.close_inner()
-        relay = Relay(each, partial(self._feed, rank, each.stream), self._let_go)
+    def _relay(self, main: Outlet) -> None:
+        main.close_inner()
+        relay = Relay(main, partial(self._feed, None, main.stream), self._let_go)
         with self._lock:
             relay.start()
-            each.is_relayed = True
+            main.is_relayed = True
             self._relays.append(relay)
 
     def _feed(self, rank: int | None, stream: Stream, data: bytes) -> None:
@@ -133,39 +136,47 @@ class Scribe:
         """Nobody can write there through us any more: whoever reads it must not wait for us."""
         with self._lock:
             self._relays.remove(over)
-            held = {relay.outlet.target for relay in self._relays}
-        target = over.outlet.target
-        if target not in held:
-            numbers = next(each.numbers for each in self._main if each.target == target)
-            for number in numbers:
-                _forget(number)
+        for number in over.main.numbers:
+            _forget(number)
 
     def _pipes(self, question: Mapping[str, Any]) -> Answer:
-        """Outlets of its own for a rank whose output would come to one of ours."""
+        """Outlets of its own for a rank whose output would come to one of ours.  None if earlier
+        output cannot be passed on in time: then the rank's comes after it in the same outlet."""
         rank, files = question.get("rank"), question.get("files")
         if self._closing or not isinstance(rank, int) or not isinstance(files, list):
             return {}, []
-        asked = {
-            number: main
-            for number, file in zip((1, 2), files, strict=False)
-            if (main := self._main_of(file)) is not None
-        }
-        numbers, given = dict[int, int](), list[int]()
-        for main in {id(each): each for each in asked.values()}.values():
-            mine = tuple(number for number, each in asked.items() if each is main)
-            made = outlet(main.stream, mine, main.target)
-            for number in mine:
-                numbers[number] = len(given)
-            given.append(os.dup(made.inner))
-            self._relay(made, rank)
+        asked = dict[Relay, list[int]]()
+        for number, file in zip((1, 2), files, strict=False):
+            relay = self._relay_of(file)
+            if relay is not None:
+                asked.setdefault(relay, []).append(number)
+        if any(relay.is_behind for relay in asked):
+            return {}, []
+        made = dict[Relay, Outlet]()
+        with contextlib.ExitStack() as undo:
+            for relay, mine in asked.items():
+                made[relay] = outlet(relay.main.stream, tuple(mine), relay.main.target)
+                undo.callback(made[relay].close)
+            undo.pop_all()
+        numbers, given, requests = dict[int, int](), list[int](), list[threading.Event]()
+        for relay, each in made.items():
+            numbers.update(dict.fromkeys(each.numbers, len(given)))
+            given.append(each.inner)
+            each.inner = -1
+            requests.append(relay.request((each, partial(self._feed, rank, each.stream))))
+        deadline = time.monotonic() + REQUEST_SECONDS
+        if not all(each.wait(max(deadline - time.monotonic(), 0)) for each in requests):
+            for number in given:
+                os.close(number)
+            return {}, []
         return {"numbers": numbers}, given
 
-    def _main_of(self, file: object) -> Outlet | None:
-        """The outlet of the command that this file is, if its other end is still open."""
-        for main in self._main:
-            for number in main.numbers:
-                if main.source >= 0 and file == list(self._files[number]):
-                    return main
+    def _relay_of(self, file: object) -> Relay | None:
+        """The relay of the command's outlet that this file is, if its other end is still open."""
+        for relay in self._all():
+            for number in relay.main.numbers:
+                if relay.main.source >= 0 and file == list(self._files[number]):
+                    return relay
         return None
 
     def _run_begun(self, told: Mapping[str, Any]) -> None:
@@ -193,7 +204,7 @@ class Scribe:
 
     def _resize(self) -> None:
         """The command has got the signal before its own terminal had the new size."""
-        outlets = [relay.outlet for relay in self._all() if relay.outlet.is_terminal]
+        outlets = [each for relay in self._all() for each in relay.outlets if each.is_terminal]
         changed = [each.target for each in outlets if ptys.resize(each.target, each.source)]
         for terminal in set(changed):
             with contextlib.suppress(OSError):

@@ -50,6 +50,7 @@ _KERNEL: Final = 0x80
 _OF_TERMINAL: Final = frozenset(
     (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGWINCH)
 )
+_HANGUP: Final = frozenset((signal.SIGHUP, signal.SIGCONT))
 _ENDING: Final = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 _ALL: Final = frozenset(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
 _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
@@ -334,7 +335,9 @@ class Wrapper:
             _stop_by(os.WSTOPSIG(status))
 
     def _pass_on(self, came: signal.struct_siginfo) -> None:
-        if is_of_terminal(came) or self._came_to_all(came.si_signo, came.si_pid):
+        if is_of_terminal(came):
+            return
+        if not is_hangup(came) and self._came_to_all(came.si_signo, came.si_pid):
             return
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._child, came.si_signo)
@@ -360,6 +363,12 @@ class Wrapper:
 def is_of_terminal(came: signal.struct_siginfo) -> bool:
     """By a key or a change of its size: the whole group in front has got it, and so the command."""
     return came.si_code == _KERNEL and came.si_signo in _OF_TERMINAL
+
+
+def is_hangup(came: signal.struct_siginfo) -> bool:
+    """The terminal is gone, and the kernel signals that to the leader of the session alone."""
+    is_leader = os.getsid(0) == os.getpid()
+    return is_leader and came.si_code == _KERNEL and came.si_signo in _HANGUP
 
 
 def _stop_by(number: int) -> None:

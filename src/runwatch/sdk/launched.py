@@ -1,7 +1,8 @@
 """The other end of `runwatch exec`, inside the processes of the command that it runs.
 
 `RUNWATCH_EXEC` names a socket of the wrapper's scribe (`launcher/desk.py`).  A rank gets pipes of
-its own for stdout and stderr, so that its lines are known as its.  A process that begins a run says
+its own for stdout and stderr, so that its lines are known as its, as soon as everything written
+before has been passed on.  A process that begins a run says
 which, so that the wrapper takes part in that one.  Without a wrapper, or with one that does not
 answer at once, nothing happens.  A message is one packet of JSON.
 """
