@@ -130,8 +130,8 @@ def killed_at(site: Site, directory: Path, token: Path, moments: Sequence[int]) 
                 told.killed()
                 told = Teller(site, directory, token)
         told.looks(pod)
+        site.settled(replace(site.settings, dir=directory))
         told.ended()
-    site.settled(replace(site.settings, dir=directory))
     assert whats(site, run) == WHOLE
 
 
@@ -153,6 +153,7 @@ def test_who_begins_again_tells_nothing_again(site: Site, tmp_path: Path) -> Non
         with operator(site, settings) as told:
             told.looks(pod, pod)
             assert told.telling.told == expected
+            site.settled(settings)
     assert whats(site, run) == WHOLE
 
 
@@ -160,16 +161,17 @@ def test_another_operator_does_not_tell_what_the_head_knows(
     site: Site, tmp_path: Path, told: Operator
 ) -> None:
     """It is a pod of its own, and its disk is empty."""
-    run = site.name("rollout")
+    run, settings = site.name("rollout"), replace(site.settings, dir=tmp_path)
     *_, pod = lives(site, run)
     told.looks(pod)
     site.settled()
-    with operator(site, replace(site.settings, dir=tmp_path)) as second:
+    with operator(site, settings) as second:
         second.looks(pod)
         assert second.telling.told == 0
         site.kubelet.does(pod, "deleted")
         second.looks(pod)
         assert second.telling.told == 1
+        site.settled(settings)
     assert whats(site, run) == sorted([*WHOLE, "deleted"])
 
 
@@ -205,6 +207,7 @@ def test_a_pod_that_went_while_nobody_looked_is_told_of(site: Site, tmp_path: Pa
     with operator(site, settings) as second:
         second.looks(pod)
         second.looks(pod)
+        site.settled(settings)
     assert whats(site, run) == ["created", "deleted", "scheduled", "started"]
     assert "deleted" in site.run(run)["reason"]
 
