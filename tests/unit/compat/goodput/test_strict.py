@@ -120,7 +120,7 @@ def test_a_long_log_is_never_in_memory_as_facts(monkeypatch: pytest.MonkeyPatch)
     steps that are held to be judged hardly grows."""
     monkeypatch.setattr(strict, "STRETCH", 500)
     peaks, entries = [], []
-    for steps in (3_000, 9_000):
+    for steps in (5_000, 15_000):
         log, shaped = Log(), Job("full", steps)
         log.entries = list(shaped.run(steps))
         log.entries.append(log.entries.pop(1_000))
