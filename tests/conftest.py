@@ -7,9 +7,10 @@ import logging
 import os
 import signal
 from collections.abc import Generator, Iterator
+from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 
 from runwatch import testing
 from runwatch.logs import Sparing
@@ -18,6 +19,9 @@ from tests import fork_server
 pytest_plugins = ["tests.sandbox", "tests.time_report"]
 
 LONGEST_PART_OF_A_NAME = 100
+EXAMPLES_IN_A_TEST, EXAMPLES_IN_A_SOAK = 1 / 3, 10.0
+"""Share of the examples that a Hypothesis test asks for by its settings."""
+FEWEST_EXAMPLES = 5
 
 # The same examples everywhere; how long one takes only says what else the machine does.
 settings.register_profile("runwatch", deadline=None, derandomize=True, database=None)
@@ -64,6 +68,30 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Hypothesis tests try a part of their examples in a run of the tests, and many in a soak."""
+    soak = config.option.markexpr == "soak"
+    share = EXAMPLES_IN_A_SOAK if soak else EXAMPLES_IN_A_TEST
+    scaled = set()
+    for item in items:
+        function = getattr(item, "function", None)
+        if not is_hypothesis_test(function) or item.get_closest_marker("soak"):
+            continue
+        if soak:
+            item.add_marker("soak")
+        if function not in scaled:
+            scaled.add(function)
+            scale_examples(function, share)
+
+
+def scale_examples(function: Any, share: float) -> None:
+    usual = function._hypothesis_internal_use_settings
+    fewest = min(usual.max_examples, FEWEST_EXAMPLES)
+    examples = max(int(usual.max_examples * share), fewest)
+    function._hypothesis_internal_use_settings = settings(usual, max_examples=examples)
 
 
 def pytest_sessionfinish() -> None:

@@ -45,6 +45,7 @@ class Killed:
         self.directory = root / "copy" / "journals" / origin().journal
         self.directory.mkdir(parents=True)
         self.whole = self.read(self.data)
+        self._contents: dict[int, set[object]] = {}
 
     def write(self, data: bytes, index: int = 0) -> None:
         (self.directory / segment_name(index)).write_bytes(data)
@@ -52,6 +53,13 @@ class Killed:
     def read(self, data: bytes) -> Everything:
         self.write(data)
         return read_everything(self.directory)
+
+    def contents_before(self, byte: int) -> set[object]:
+        """What the records that end at or before `byte` say, by reading only those."""
+        end = max(o for o in self.offsets if o <= byte)
+        if end not in self._contents:
+            self._contents[end] = contents(self.read(self.data[:end]))
+        return self._contents[end]
 
 
 @pytest.fixture(scope="module")
@@ -67,12 +75,6 @@ def contents(found: Everything) -> set[object]:
     return {*found.points, *found.spans, *texts(found)}
 
 
-def contents_before(killed: Killed, byte: int) -> set[object]:
-    """What the records that end at or before `byte` say, by reading only those."""
-    end = max(o for o in killed.offsets if o <= byte)
-    return contents(killed.read(killed.data[:end]))
-
-
 def test_the_original_is_whole(killed: Killed) -> None:
     assert killed.whole.values("loss") == [float(i) for i in range(22)]
     assert texts(killed.whole) == ["in the middle", "at the end"]
@@ -82,14 +84,14 @@ def test_the_original_is_whole(killed: Killed) -> None:
 def test_cut_at_every_byte(killed: Killed) -> None:
     for byte in range(killed.offsets[-6], len(killed.data)):
         found = killed.read(killed.data[:byte])
-        assert contents(found) == contents_before(killed, byte), byte
+        assert contents(found) == killed.contents_before(byte), byte
         assert found.skipped == 0
 
 
 def test_zeroed_from_every_byte(killed: Killed) -> None:
     for byte in range(killed.offsets[-6], killed.offsets[-1]):
         found = killed.read(killed.data[:byte].ljust(len(killed.data), b"\0"))
-        whole = contents_before(killed, byte)
+        whole = killed.contents_before(byte)
         # A record whose last bytes were zero anyway is still whole.
         assert whole <= contents(found) <= contents(killed.whole), byte
         assert len(contents(found) - whole) <= 2  # one record, of two points at most
@@ -102,7 +104,7 @@ def test_every_byte_of_the_last_records_garbled(killed: Killed) -> None:
         data[byte] ^= 0xFF
         found = killed.read(bytes(data))
         assert contents(found) < everything, byte
-        assert contents_before(killed, byte) <= contents(found)
+        assert killed.contents_before(byte) <= contents(found)
         lost = everything - contents(found)
         in_last = byte >= killed.offsets[-2]
         assert len(lost) <= 2  # one record, of two points at most

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,8 +10,29 @@ import pytest
 from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.store.engines import ENGINES, open_store
 from runwatch.store.store import Store
+from tests.unit.store.children import stop_server
 
 PLACES = ("memory", "disk")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def children_are_forked() -> Iterator[None]:
+    yield
+    stop_server()
+
+
+def crossed(name: str, values: Iterable[object]) -> pytest.MarkDecorator:
+    """Each engine, and each of the values, in some combination; all combinations in a soak."""
+    engines = [f"{engine}-{place}" for engine in ENGINES for place in PLACES]
+    return pytest.mark.parametrize(
+        ("engine", name),
+        [
+            pytest.param(engine, value, marks=() if (n + m) % 2 == 0 else pytest.mark.soak)
+            for n, engine in enumerate(engines)
+            for m, value in enumerate(values)
+        ],
+        indirect=["engine"],
+    )
 
 
 class Engine:

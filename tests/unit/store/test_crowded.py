@@ -16,10 +16,10 @@ from runwatch.store.crowds import (
 )
 from runwatch.store.store import AGENTS_SAY, Store
 from tests.integration.head_history import Producer
-from tests.unit.store.conftest import Engine
+from tests.unit.store.conftest import Engine, crossed
 
 
-@pytest.mark.parametrize("in_files", [False, True])
+@crossed("in_files", [False, True])
 def test_of_each_journal_and_kind_the_newest_are_told(engine: Engine, in_files: bool) -> None:
     store: Store = engine.fresh()
     agents = Producer(store, "agent", run="r", role="agent")
@@ -43,7 +43,7 @@ def test_of_each_journal_and_kind_the_newest_are_told(engine: Engine, in_files: 
     assert len(store.events(RunId("r"), kinds=["one"], of_each=3, limit=2)) == 2
 
 
-@pytest.mark.parametrize("in_files", [False, True])
+@crossed("in_files", [False, True])
 def test_of_large_ones_only_as_many_as_fit_are_told(engine: Engine, in_files: bool) -> None:
     store: Store = engine.fresh()
     loud, calm = Producer(store, "loud", run="r"), Producer(store, "calm", run="r")
@@ -58,7 +58,7 @@ def test_of_large_ones_only_as_many_as_fit_are_told(engine: Engine, in_files: bo
     assert told == {"loud": list(range(11, 50)), "calm": list(range(50))}
 
 
-@pytest.mark.parametrize("in_files", [False, True])
+@crossed("in_files", [False, True])
 def test_who_has_little_keeps_it_when_many_are_loud(engine: Engine, in_files: bool) -> None:
     """Each of the loud ones has less than one may have, and all together more than all may."""
     store: Store = engine.fresh()

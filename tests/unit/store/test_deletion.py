@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -19,11 +17,11 @@ from runwatch.store.duck import hot
 from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.store.store import Store, Wanted
 from runwatch.testing import EPOCH, SECOND, BatchWriter, definitions, origin, ramp
-from tests.unit.store.conftest import Engine
+from tests.unit.store.children import exit_code_of
+from tests.unit.store.conftest import Engine, crossed
 
 A, B = RunId("run-a"), RunId("run-b")
 NOW: Final = EPOCH + 1000 * SECOND
-ROOT: Final = Path(__file__).parents[3]
 SMALL = DuckSettings(threads=1, merge_parts=3, reserve_bytes=0)
 
 
@@ -87,7 +85,7 @@ def purge(store: Store) -> None:
 # ── what is gone and what is not ───────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("for_good", [False, True])
+@crossed("for_good", [False, True])
 def test_a_deleted_run_is_gone_and_the_other_is_whole(engine: Engine, for_good: bool) -> None:
     store = engine.fresh()
     filled(store)
@@ -143,7 +141,7 @@ def test_what_comes_of_it_later_is_acknowledged_and_dropped(engine: Engine) -> N
     assert is_gone(store, A)
 
 
-@pytest.mark.parametrize("for_good", [False, True])
+@crossed("for_good", [False, True])
 def test_a_run_of_the_same_name_is_another(engine: Engine, for_good: bool) -> None:
     store = engine.fresh()
     filled(store)
@@ -247,29 +245,23 @@ def test_what_cannot_be_undone_says_why(store: Store) -> None:
 
 # ── killed ─────────────────────────────────────────────────────────────────────────────────────
 
-CHILD: Final = """
-import os, signal, sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from runwatch.store.duck.engine import DuckStore
-from tests.unit.store.test_deletion import A, NOW, SMALL, filled, purge
-from dataclasses import replace
 
-left = int(sys.argv[4])
-def reached(place):
-    global left
-    if place == sys.argv[3] and deleting:
-        left -= 1
-        if left < 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+def delete_until(directory: Path, place: str, times: int) -> None:
+    """Deletes a run, and dies where it reaches the place for the nth time."""
+    left, deleting = times, False
 
-deleting = False
-store = DuckStore.open(Path(sys.argv[2]), settings=replace(SMALL, reached=reached))
-filled(store)
-deleting = True
-store.delete(A, at_ns=NOW, purge_ns=NOW)
-purge(store)
-"""
+    def reached(here: str) -> None:
+        nonlocal left
+        if here == place and deleting:
+            left -= 1
+            if left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    store = DuckStore.open(directory, settings=replace(SMALL, reached=reached))
+    filled(store)
+    deleting = True
+    store.delete(A, at_ns=NOW, purge_ns=NOW)
+    purge(store)
 
 
 @pytest.mark.parametrize(
@@ -281,13 +273,7 @@ purge(store)
 )  # fmt: skip
 def test_killed_while_deleting(tmp_path: Path, place: str, times: int) -> None:
     directory = tmp_path / "store"
-    source = str(Path(hot.__file__).parents[2])
-    child = subprocess.run(
-        [sys.executable, "-c", CHILD, str(ROOT), str(directory), place, str(times)],
-        env={**os.environ, "PYTHONPATH": source},
-        timeout=60,
-    )
-    assert child.returncode == -signal.SIGKILL
+    assert exit_code_of(delete_until, directory, place, times) == -signal.SIGKILL
     store = DuckStore.open(directory, settings=SMALL)
     assert is_gone(store, A) and is_whole(store, B, 150, 3)
     purge(store)

@@ -7,12 +7,15 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from random import Random
+from typing import BinaryIO
 
 import duckdb
 import pytest
@@ -27,10 +30,10 @@ from runwatch.store.duck.leases import Leases
 from runwatch.store.store import Retention
 from runwatch.testing import EPOCH, SECOND, BatchWriter, FakeClock, definitions, ramp
 from tests.unit.store.batches import DAY
+from tests.unit.store.children import CONTEXT
 
 JOURNAL = JournalId("journal-a")
 SMALL = DuckSettings(threads=1, merge_parts=3, reserve_bytes=0)
-ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -122,36 +125,33 @@ def test_a_directory_that_cannot_be_opened_stays_unlocked(tmp_path: Path) -> Non
 
 # ── killed ─────────────────────────────────────────────────────────────────────────────────────
 
-CHILD = """
-import os, signal, sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from runwatch.testing import BatchWriter, ramp
-from runwatch.store.duck.engine import DuckSettings, DuckStore
 
-target = sys.argv[3]
-def reached(place):
-    if place == target:
-        os.kill(os.getpid(), signal.SIGKILL)
+def _write_until(directory: Path, place: str, output: Connection) -> None:
+    """Writes and compacts for ever, or until it reaches the place."""
 
-settings = DuckSettings(threads=1, merge_parts=3, reserve_bytes=0, reached=reached)
-store = DuckStore.open(Path(sys.argv[2]), settings=settings)
-writer = BatchWriter()
-for i in range(10_000):
-    store.write([writer.batch(ramp(50, first=50 * i))])
-    os.write(1, b"%d\\n" % (50 * (i + 1)))
-    if i % 4 == 3:
-        store.compact(force=True)
-"""
+    def reached(here: str) -> None:
+        if here == place:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    store = DuckStore.open(directory, settings=replace(SMALL, reached=reached))
+    writer = BatchWriter()
+    for i in range(10_000):
+        store.write([writer.batch(ramp(50, first=50 * i))])
+        os.write(output.fileno(), b"%d\n" % (50 * (i + 1)))
+        if i % 4 == 3:
+            store.compact(force=True)
 
 
-def _child(directory: Path, place: str) -> subprocess.Popen[bytes]:
-    source = str(Path(hot.__file__).parents[2])
-    return subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(ROOT), str(directory), place],
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": source},
-    )
+@contextmanager
+def _writer(directory: Path, place: str) -> Iterator[tuple[BaseProcess, BinaryIO]]:
+    """A process that writes, and what it says was acknowledged."""
+    receiving, sending = CONTEXT.Pipe(duplex=False)
+    process = CONTEXT.Process(target=_write_until, args=(directory, place, sending))
+    process.start()
+    sending.close()
+    with receiving, open(os.dup(receiving.fileno()), "rb") as output:
+        yield process, output
+    process.join(60)
 
 
 def _acknowledged(output: bytes) -> int:
@@ -161,22 +161,21 @@ def _acknowledged(output: bytes) -> int:
 
 @pytest.mark.parametrize("lines", [1, 7, 30])
 def test_sigkill_of_the_writer_loses_nothing_acknowledged(directory: Path, lines: int) -> None:
-    with _child(directory, "nowhere") as child:
-        assert child.stdout is not None
-        output = b"".join(child.stdout.readline() for _ in range(lines))
-        child.kill()
-        output += child.stdout.read()
-    _check_after_kill(directory, _acknowledged(output))
+    with _writer(directory, "nowhere") as (process, output):
+        said = b"".join(output.readline() for _ in range(lines))
+        process.kill()
+        said += output.read()
+    _check_after_kill(directory, _acknowledged(said))
 
 
 @pytest.mark.parametrize(
     "place", ["switched", "written", "registered", "manifest", "merged", "replaced"]
 )
 def test_killed_while_compacting(directory: Path, place: str) -> None:
-    with _child(directory, place) as child:
-        output, _ = child.communicate(timeout=60)
-    assert child.returncode == -signal.SIGKILL
-    _check_after_kill(directory, _acknowledged(output))
+    with _writer(directory, place) as (process, output):
+        said = output.read()
+    assert process.exitcode == -signal.SIGKILL
+    _check_after_kill(directory, _acknowledged(said))
 
 
 def _check_after_kill(directory: Path, acknowledged: int) -> None:

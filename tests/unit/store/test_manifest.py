@@ -65,7 +65,7 @@ def test_what_was_appended_is_what_the_database_has(
     store = DuckStore.open(directory, settings=SMALL)
     writers = [BatchWriter(origin(f"j{n}"), definitions(f"run-{n}")) for n in range(6)]
     values = [1.5, math.nan, math.inf, -math.inf, -0.0, 5e-324]
-    for turn in range(25):
+    for turn in range(17):
         for writer in random.sample(writers, random.randint(1, 3)):
             rows = [(random.randint(1, 4), EPOCH + turn * SECOND, turn, random.choice(values))]
             store.write([writer.batch(rows)])
@@ -113,7 +113,7 @@ def test_states_that_no_longer_hold_do_not_pile_up(
     monkeypatch.setattr(manifest, "SPARE_BYTES", 2_000)
     store, writer = DuckStore.open(tmp_path, settings=SMALL), BatchWriter()
     sizes = []
-    for turn in range(40):
+    for turn in range(25):
         store.write([writer.batch(ramp(2, first=2 * turn))])
         store.compact(force=True)
         sizes.append((tmp_path / LOG).stat().st_size)

@@ -13,7 +13,7 @@ from runwatch.store.duck import pieces
 from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.store.store import Store, Wanted
 from runwatch.testing import EPOCH, BatchWriter, origin
-from tests.unit.store.conftest import Engine
+from tests.unit.store.conftest import Engine, crossed
 
 NAMES = ("journal", "place", "body")
 SIZES = (10, pieces.LONGEST - 30, 3 * pieces.LONGEST, 20, 500_000, 2 * pieces.LONGEST)
@@ -48,7 +48,7 @@ def test_one_with_a_piece_missing_is_left_out() -> None:
     assert [row[1] for row in pieces.whole(rows[1:], NAMES)] == [2]
 
 
-@pytest.mark.parametrize("in_files", [False, True])
+@crossed("in_files", [False, True])
 def test_what_is_asked_is_told_whole(engine: Engine, in_files: bool) -> None:
     store: Store = engine.fresh()
     writer, said = BatchWriter(), bodies()
@@ -72,7 +72,7 @@ def test_what_is_asked_is_told_whole(engine: Engine, in_files: bool) -> None:
     assert replayed == said
 
 
-@pytest.mark.parametrize("in_files", [False, True])
+@crossed("in_files", [False, True])
 def test_of_an_instant_with_very_much_a_part_is_told_at_a_time(
     engine: Engine, in_files: bool
 ) -> None:

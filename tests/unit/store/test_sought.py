@@ -16,7 +16,7 @@ from runwatch.rows import EventRow
 from runwatch.store.duck import pieces, sought
 from runwatch.store.store import Sought, Store
 from runwatch.testing import BatchWriter
-from tests.unit.store.conftest import Engine
+from tests.unit.store.conftest import Engine, crossed
 
 RUN = RunId("run-a")
 HAY = ["hay", 'q"uote', "back\\slash", "tab\there", "\x1b[31mred\x1b[0m", "50 % of_it", "naïve",
@@ -64,7 +64,7 @@ def check(store: Store, what: Sought, *, newest_first: bool, limit: int | None) 
 
 
 @pytest.mark.parametrize("texts", [8, pytest.param(100, marks=pytest.mark.soak)])
-@pytest.mark.parametrize("any_case", [False, True])
+@crossed("any_case", [False, True])
 def test_nothing_that_holds_the_text_is_passed_over(
     engine: Engine, any_case: bool, texts: int
 ) -> None:

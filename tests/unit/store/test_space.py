@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from array import array
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,8 @@ from runwatch.store.duck import hot
 from runwatch.store.duck.catalog import TABLES
 from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.testing import EPOCH, BatchWriter, definitions, origin, ramp
+from tests.unit.store.children import exit_code_of
 
-ROOT = Path(__file__).parents[3]
 SETTINGS = DuckSettings(threads=1, reserve_bytes=0, spare_bytes=1 << 20)
 RUNS, ROWS = 16, 100_000
 SMALL = 7 << 20
@@ -151,34 +150,19 @@ def _ask(store: DuckStore, query: str) -> list[tuple[object, ...]]:
         return cursor.execute(query).fetchall()
 
 
-CHILD = """
-import os, signal, sys
-from dataclasses import replace
-from pathlib import Path
+def compact_until(directory: Path, place: str) -> None:
+    def reached(here: str) -> None:
+        if here == place:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-sys.path.insert(0, sys.argv[1])
-from runwatch.store.duck.engine import DuckStore
-from tests.unit.store.test_space import SETTINGS, burst
-
-def reached(place):
-    if place == sys.argv[3]:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-store = DuckStore.open(Path(sys.argv[2]), settings=replace(SETTINGS, reached=reached))
-burst(store)
-store.compact(force=True)
-"""
+    store = DuckStore.open(directory, settings=replace(SETTINGS, reached=reached))
+    burst(store)
+    store.compact(force=True)
 
 
 @pytest.mark.parametrize("place", ["checkpointed", "moved"])
 def test_killed_while_space_is_given_back(tmp_path: Path, place: str) -> None:
-    child = subprocess.run(
-        [sys.executable, "-c", CHILD, str(ROOT), str(tmp_path), place],
-        env={**os.environ, "PYTHONPATH": str(Path(hot.__file__).parents[2])},
-        check=False,
-        timeout=120,
-    )
-    assert child.returncode == -signal.SIGKILL
+    assert exit_code_of(compact_until, tmp_path, place) == -signal.SIGKILL
     store = DuckStore.open(tmp_path, settings=SETTINGS)
     assert list(store.health().notes) == []
     rows = store.series()

@@ -11,6 +11,7 @@ import hashlib
 import mimetypes
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -53,6 +54,7 @@ class _File:
     caching: str
 
     @classmethod
+    @lru_cache(maxsize=100)
     def of(cls, name: str, body: bytes) -> _File:
         kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
         packed = gzip.compress(body, 6, mtime=0) if len(body) >= _WORTH_PACKING else b""

@@ -150,7 +150,8 @@ def _load(connection: Connection, clock: Clock) -> Opened:
     if not generations:
         _first_generation(connection, clock)
         generations = hot.load_generations(connection)
-    hot.drop_unlisted(connection, [generation for generation, _ in generations])
+    else:
+        hot.drop_unlisted(connection, [generation for generation, _ in generations])
     newest, created_ns = generations[-1]
     catalog = Catalog.load(hot.load_catalog(connection))
     for number, position, last_ns in hot.load_cursors(connection, newest):

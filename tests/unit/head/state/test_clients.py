@@ -98,7 +98,9 @@ def newcomer(store: DuckStore, told: Iterable[tuple[int, list[Batch]]]) -> Clien
     return made
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 10))]
+)
 def test_kept_answers_are_as_if_made_anew(store: DuckStore, seed: int) -> None:
     chance, clock = random.Random(seed), FakeClock()
     clients = Clients(store, told=True, clock=clock)

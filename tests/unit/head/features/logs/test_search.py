@@ -135,13 +135,15 @@ def queries(log: Log, luck: random.Random, some: int) -> Iterator[dict[str, Any]
         yield query
 
 
-@pytest.mark.parametrize("some", [12, pytest.param(200, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    ("some", "records"), [(8, 120), pytest.param(200, 240, marks=pytest.mark.soak)]
+)
 @pytest.mark.parametrize("onward", [False, True])
 def test_a_search_finds_what_reading_all_finds(
-    store: Store, onward: bool, some: int, monkeypatch: pytest.MonkeyPatch
+    store: Store, onward: bool, some: int, records: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     luck = random.Random(11 + onward)
-    log, in_vain = Log(store, luck, 240), 0
+    log, in_vain = Log(store, luck, records), 0
     reading = Reading(store)
     for query in queries(log, luck, some):
         searched = pages(reading, query, onward=onward)

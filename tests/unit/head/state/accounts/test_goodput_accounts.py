@@ -303,11 +303,11 @@ def test_nothing_is_missed_or_doubled_while_records_pour_in() -> None:
     asked, done = threading.Event(), threading.Event()
 
     def pour() -> None:
-        for first in range(0, 1998, 27):
+        for first in range(0, 1998, 54):
             if first > 999:
                 assert asked.wait(100)
             for book in books:
-                last = min(first + 27, len(book.records))
+                last = min(first + 54, len(book.records))
                 assert ingest.submit(book.batch(first, last)).result(100).accepted
         done.set()
 

@@ -158,7 +158,7 @@ def _turn(head: Lasting, what: str) -> None:
         head.clock.now_ns += 61 * SECOND
 
 
-@pytest.mark.parametrize("examples", [10, pytest.param(600, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("examples", [5, pytest.param(600, marks=pytest.mark.soak)])
 def test_resumed_equals_afresh(examples: int) -> None:
     before = len(gone_on)
     tried = settings(
