@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import signal
 from collections.abc import Generator, Iterator
 
@@ -20,6 +21,10 @@ LONGEST_PART_OF_A_NAME = 100
 # The same examples everywhere; how long one takes only says what else the machine does.
 settings.register_profile("runwatch", deadline=None, derandomize=True, database=None)
 settings.load_profile("runwatch")
+
+# Threads of torch and of OpenBLAS spin while they wait for each other: on a busy machine that costs
+# several times what a program costs with one thread.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A shell without job control starts what runs in the background with Ctrl-C ignored, and children
 # inherit that: programs under test would never be interrupted.

@@ -23,6 +23,7 @@ import contextlib
 import ctypes
 import gc
 import importlib
+import importlib.util
 import inspect
 import json
 import os
@@ -61,7 +62,7 @@ PRELOADED: Final[Mapping[str, Sequence[str]]] = {
 PRELOADED_ALONE: Final[Mapping[str, Sequence[str]]] = {
     "torch": ("torch", "torch._dynamo", "torch.distributed"),
 }
-"""Imported without the modules of these packages."""
+"""Imported without the modules of these packages, where they are installed."""
 SERVER_VARIABLES: Final[Mapping[str, Mapping[str, str]]] = {"torch": {"OMP_NUM_THREADS": "1"}}
 """Of a kind of server and all that it forks."""
 MODULES: Final = ("runwatch", "runwatch.cli", "runwatch.agent", "gsprof", "xprofiler")
@@ -303,7 +304,8 @@ def preload(kind: str) -> None:
         for each in pkgutil.iter_modules(getattr(module, "__path__", [])):
             importlib.import_module(f"{name}.{each.name}")
     for name in PRELOADED_ALONE.get(kind, ()):
-        importlib.import_module(name)
+        if importlib.util.find_spec(name.partition(".")[0]) is not None:
+            importlib.import_module(name)
     gc.collect()
     gc.freeze()
 
