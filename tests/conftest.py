@@ -27,6 +27,10 @@ FEWEST_EXAMPLES = 5
 settings.register_profile("runwatch", deadline=None, derandomize=True, database=None)
 settings.load_profile("runwatch")
 
+# Threads of torch and of OpenBLAS spin while they wait for each other: on a busy machine that costs
+# several times what a program costs with one thread.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # A shell without job control starts what runs in the background with Ctrl-C ignored, and children
 # inherit that: programs under test would never be interrupted.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -23,12 +23,14 @@ import contextlib
 import ctypes
 import gc
 import importlib
+import importlib.util
 import inspect
 import json
 import os
 import pkgutil
 import runpy
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -60,10 +62,12 @@ PRELOADED: Final[Mapping[str, Sequence[str]]] = {
 PRELOADED_ALONE: Final[Mapping[str, Sequence[str]]] = {
     "torch": ("torch", "torch._dynamo", "torch.distributed"),
 }
-"""Imported without the modules of these packages."""
+"""Imported without the modules of these packages, where they are installed."""
 SERVER_VARIABLES: Final[Mapping[str, Mapping[str, str]]] = {"torch": {"OMP_NUM_THREADS": "1"}}
 """Of a kind of server and all that it forks."""
 MODULES: Final = ("runwatch", "runwatch.cli", "runwatch.agent", "gsprof", "xprofiler")
+SCRIPTS: Final = ("runwatch", "gsprof", "xprofiler")
+"""Console scripts beside the interpreter."""
 LIGHT_COMMANDS: Final = ("exec", "dropin", "config")
 """These import little, and a fork of a large process would make them slower."""
 INTERPRETER_VARIABLES: Final = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "OMP_", "OPENBLAS_")
@@ -165,7 +169,7 @@ class Popen(subprocess.Popen[Any]):
     def _fork(self, kind: str, options: Mapping[str, Any]) -> bool:
         status, theirs = os.pipe()
         passed = sorted(options["pass_fds"])
-        words = list(map(os.fspath, options["args"]))
+        words = command_of(options)
         environment = os.environ if options["env"] is None else options["env"]
         variables = {os.fsdecode(k): os.fsdecode(v) for k, v in environment.items()}
         variables.pop(WARM_START, None)
@@ -225,13 +229,13 @@ _EXECUTE_CHILD: Final = inspect.signature(subprocess.Popen._execute_child)  # ty
 
 def kind_of(options: Mapping[str, Any]) -> str | None:
     """The kind of server that can fork this command; None if it must be started as usual."""
-    words = options["args"]
-    if isinstance(words, str | bytes | os.PathLike) or len(words) < 2:
+    if isinstance(options["args"], str | bytes | os.PathLike):
         return None
-    python, *rest = [os.fsdecode(word) for word in words]
+    python, *rest = command_of(options)
     environment = os.environ if options["env"] is None else options["env"]
-    kind = kind_of_program(rest, environment)
-    if kind is None or python != sys.executable or options["executable"] not in (None, python):
+    if python != sys.executable or options["executable"] not in (None, python) or not rest:
+        return None
+    if (kind := kind_of_program(rest, environment)) is None:
         return None
     unusual = ("preexec_fn", "shell", "gids")
     if any(options[name] for name in unusual) or not options["close_fds"]:
@@ -247,14 +251,28 @@ def kind_of(options: Mapping[str, Any]) -> str | None:
 
 
 def kind_of_program(words: Sequence[str], environment: Mapping[str, str]) -> str | None:
-    flag, *rest = words
     if (wanted := environment.get(WARM_START)) is not None:
-        return wanted if flag == "-m" or flag.endswith(".py") else None
-    if flag != "-m" or not rest or rest[0] not in MODULES:
+        return wanted if words[0] == "-m" or words[0].endswith(".py") else None
+    if words[0] == "-m" and words[1:] and words[1] in MODULES:
+        rest = words[2:]
+    elif words[0] in map(str, map(Path(sys.executable).with_name, SCRIPTS)):
+        rest = words[1:]
+    else:
         return None
-    if rest[1:] and rest[1] in LIGHT_COMMANDS:
+    if rest and rest[0] in LIGHT_COMMANDS:
         return None
-    return "cluster" if rest[1:] and rest[1] == "k8s" else "head"
+    return "cluster" if rest and rest[0] == "k8s" else "head"
+
+
+def command_of(options: Mapping[str, Any]) -> list[str]:
+    """With its interpreter, as the kernel starts a console script."""
+    words = [os.fsdecode(word) for word in options["args"]]
+    if words[0] in SCRIPTS:
+        environment = os.environ if options["env"] is None else options["env"]
+        words[0] = shutil.which(words[0], path=environment.get("PATH")) or words[0]
+    if words[0] in map(str, map(Path(sys.executable).with_name, SCRIPTS)):
+        return [sys.executable, *words]
+    return words
 
 
 def streams_of(options: Mapping[str, Any]) -> list[int]:
@@ -302,7 +320,8 @@ def preload(kind: str) -> None:
         for each in pkgutil.iter_modules(getattr(module, "__path__", [])):
             importlib.import_module(f"{name}.{each.name}")
     for name in PRELOADED_ALONE.get(kind, ()):
-        importlib.import_module(name)
+        if importlib.util.find_spec(name.partition(".")[0]) is not None:
+            importlib.import_module(name)
     gc.collect()
     gc.freeze()
 

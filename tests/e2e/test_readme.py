@@ -69,6 +69,11 @@ def serve(command: str, environment: dict[str, str]) -> str:
         return first
 
 
+def is_simple(command: str) -> bool:
+    """Whether a shell would do no more than start Runwatch."""
+    return re.fullmatch(r"runwatch [\w ./-]+", command) is not None
+
+
 def ends_known(root: Path) -> int:
     """Of how many programs the agent has written down how they ended."""
     return len(list(root.glob("journals/*/ended.json")))
@@ -114,9 +119,10 @@ def test_every_command_works(environment: dict[str, str]) -> None:
                 said[command] = serve(command, environment)
                 continue
             done = subprocess.run(
-                ["bash", "-c", command],
+                command.split() if is_simple(command) else ["bash", "-c", command],
                 cwd=ROOT,
                 env=environment,
+                stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
                 timeout=120,

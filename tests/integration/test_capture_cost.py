@@ -32,7 +32,6 @@ pytestmark = [
     pytest.mark.skipif(
         find_spec("jax") is None or find_spec("xprof") is None, reason="jax or xprof is missing"
     ),
-    pytest.mark.xdist_group("captures"),
 ]
 
 PROGRAM = """

@@ -43,8 +43,15 @@ def status(popen: Popen, directory: Path, *words: str, **options: Any) -> tuple[
     return process.returncode, out, err
 
 
-def test_commands_are_forked_and_others_are_not(forked: Popen) -> None:
-    with forked([*RUNWATCH, "--version"], stdout=subprocess.DEVNULL) as process:
+SCRIPT = str(Path(sys.executable).with_name("runwatch"))
+
+
+@pytest.mark.parametrize("command", [RUNWATCH, [SCRIPT], ["runwatch"]], ids=" ".join)
+def test_commands_are_forked_and_others_are_not(command: list[str], forked: Popen) -> None:
+    path = f"{Path(SCRIPT).parent}{os.pathsep}{os.environ['PATH']}"
+    with forked(
+        [*command, "--version"], stdout=subprocess.DEVNULL, env=os.environ | {"PATH": path}
+    ) as process:
         assert isinstance(process, fork_server.Popen) and process._status is not None
     with forked([sys.executable, "-c", ""]) as process:
         assert isinstance(process, fork_server.Popen) and process._status is None
@@ -181,6 +188,16 @@ def test_server_ends_with_its_tests(tmp_path: Path) -> None:
         server = int(tests.stdout.readline())
         tests.kill()
     until(lambda: not Path(f"/proc/{server}").exists(), what="the end of the server")
+
+
+def test_console_script_does_what_its_cold_start_does(forked: Popen, tmp_path: Path) -> None:
+    ends = []
+    for popen in (forked, subprocess.Popen.__base__):
+        command, pipe = [SCRIPT, "show", "nothing", "--dir", str(tmp_path)], subprocess.PIPE
+        assert popen is not None
+        with popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+            ends.append((*process.communicate(timeout=60), process.returncode))
+    assert ends[0] == ends[1]
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
