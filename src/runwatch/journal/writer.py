@@ -275,8 +275,11 @@ class JournalWriter:
                     self._placed += count
                     self._map[offset:end] = record
                     return True
-                if end <= self._limit and self._segment is not None and self._segment.map is None:
-                    return self._write(self._segment, record, count)
+                segment = self._segment
+                if segment is not None and segment.map is None:  # definitions are written with it
+                    missing = sum(map(len, self._definitions[segment.definitions :]))
+                    if end + missing <= self._limit:
+                        return self._write(segment, record, count)
                 if not self._turn():
                     self.lost_records += count
                     return False

@@ -57,6 +57,21 @@ def test_headers_count_the_records_before_them(tmp_path: Path) -> None:
     assert sum(counts) == writer.records == 5 * PER_SEGMENT
 
 
+@pytest.mark.parametrize("mapped", [True, False])
+def test_a_definition_without_room_is_in_the_next_segment(mapped: bool, tmp_path: Path) -> None:
+    writer = JournalWriter(tmp_path, origin(), segment_bytes=SMALL, mapped=mapped)
+    loss = writer.series("loss")
+    while writer._offset + 80 <= SMALL:
+        writer.point(loss, 0.0)
+    writer.point(writer.series("a series whose definition is longer than what is left"), 1.0)
+    writer.point(loss, 2.0)
+    writer.close()
+    assert writer.lost_records == 0
+    found = read_everything(writer.directory)
+    assert found.values("a series whose definition is longer than what is left") == [1.0]
+    assert found.values("loss")[-1] == 2.0 and not found.skipped
+
+
 def test_a_journal_is_continued_by_another_writer(tmp_path: Path) -> None:
     """As imports do: what is missing in between is still seen."""
     first = JournalWriter(tmp_path, origin())
