@@ -333,12 +333,12 @@ def serve(line: socket.socket) -> Request:
     signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
     running: dict[int, int] = {}
     while True:
-        ready, _, _ = select.select([line, woken], [], [])
+        ready, _, _ = select.select([line.fileno(), woken], [], [])
         if woken in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(woken, 1 << 12)
             reap(running)
-        if line not in ready:
+        if line.fileno() not in ready:
             continue
         message, descriptors, _, _ = socket.recv_fds(line, MAX_MESSAGE + 1, 250)
         if not message:

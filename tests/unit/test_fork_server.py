@@ -21,6 +21,7 @@ from tests import fork_server
 
 RUNWATCH = [sys.executable, "-m", "runwatch"]
 Popen = Callable[..., subprocess.Popen[Any]]
+(COLD,) = fork_server.Popen.__bases__
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def forked() -> Popen:
 
 @pytest.fixture(params=["forked", "cold"])
 def popen(request: pytest.FixtureRequest, forked: Popen) -> Popen:
-    return forked if request.param == "forked" else fork_server.Popen.__base__
+    return forked if request.param == "forked" else COLD
 
 
 def status(popen: Popen, directory: Path, *words: str, **options: Any) -> tuple[int, bytes, bytes]:
@@ -65,7 +66,7 @@ def test_commands_are_forked_and_others_are_not(command: list[str], forked: Pope
 def test_output_and_exit_code_are_those_of_a_cold_start(
     words: list[str], forked: Popen, tmp_path: Path
 ) -> None:
-    cold = status(subprocess.Popen.__base__, tmp_path, *words)
+    cold = status(COLD, tmp_path, *words)
     assert status(forked, tmp_path, *words) == cold
 
 
@@ -192,7 +193,7 @@ def test_server_ends_with_its_tests(tmp_path: Path) -> None:
 
 def test_console_script_does_what_its_cold_start_does(forked: Popen, tmp_path: Path) -> None:
     ends = []
-    for popen in (forked, subprocess.Popen.__base__):
+    for popen in (forked, COLD):
         command, pipe = [SCRIPT, "show", "nothing", "--dir", str(tmp_path)], subprocess.PIPE
         assert popen is not None
         with popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
