@@ -298,7 +298,8 @@ def test_a_killed_process_leaves_every_step_it_took(loop: str, tmp_path: Path) -
 )
 def test_a_child_takes_its_own_steps(loop: str, tmp_path: Path) -> None:
     program = (
-        "import os, runwatch\n"
+        "import os, runwatch, warnings\n"
+        "warnings.simplefilter('ignore')  # Python 3.12 warns of forks beside threads\n"
         "run = runwatch.init('forked')\n"
         "def fork(n):\n"
         "    global child\n"
