@@ -235,7 +235,7 @@ def valid_pods(draw: st.DrawFn) -> Thing:
     names = ["v", "runwatch-records", "runwatch-records-2", "runwatch-files", "runwatch-tmp"]
     chosen = draw(st.lists(st.sampled_from(names), unique=True))
     volumes = [{"name": name, **draw(source)} for name in chosen]
-    mounts = taken(st.sampled_from(chosen)) if chosen else st.just([])
+    mounts = taken(st.sampled_from(chosen)) if chosen else st.builds(list)  # a new one each time
     variable = st.fixed_dictionaries(
         {"name": st.sampled_from(["PYTHONPATH", "RUNWATCH_DIR", "POD_NAME", "X"])},
         optional={"value": st.sampled_from(["", "/a:/b", "/var/lib/runwatch", "$(X)"])},

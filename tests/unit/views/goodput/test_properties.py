@@ -29,7 +29,7 @@ from tests.unit.views.goodput.story import (
     scribe_for,
 )
 
-EXAMPLES, FEW_EXAMPLES, SOAK_EXAMPLES = 20, 5, 3_000
+EXAMPLES, FEW_EXAMPLES, SOAK_EXAMPLES = 60, 5, 3_000
 FORMS: tuple[Form, ...] = ("native", "entries")
 
 seconds = st.integers(-20, 400)
