@@ -89,7 +89,7 @@ class Front:
         user: User | None = None
         try:
             if failure == CUT:
-                return _cut(request)
+                return cut(request)
             if failure is not None:
                 raise _planned(failure)
             user = self._user(request)
@@ -108,7 +108,7 @@ class Front:
         self.asked.append(asked)
         for told in list(self.faults.done):
             told(asked)
-        return _cut(request) if self.faults.loses(method, request.path) else response
+        return cut(request) if self.faults.loses(method, request.path) else response
 
     def _user(self, request: web.BaseRequest) -> User:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -283,7 +283,7 @@ def _partial(thing: Thing) -> Thing:
     return {**meta, "metadata": thing["metadata"]}
 
 
-def _cut(request: web.BaseRequest) -> web.Response:
+def cut(request: web.BaseRequest) -> web.Response:
     """The answer goes nowhere."""
     if request.transport is not None:
         request.transport.abort()

@@ -22,7 +22,7 @@ from tests.cluster import accounts
 from tests.cluster.accounts import Accounts
 from tests.cluster.admission import Admission, Called
 from tests.cluster.faults import Asked, Faults
-from tests.cluster.front import Front
+from tests.cluster.front import Front, cut
 from tests.cluster.garbage import Garbage
 from tests.cluster.hands import Hands
 from tests.cluster.kinds import Kinds
@@ -254,14 +254,25 @@ class Cluster(Hands):
             return
         trust = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._authority.issue_cert(HOST, *_NAMES).configure_cert(trust)
-        self._http = web.Server(self._front.handle, handler_cancellation=True, access_log=None)
+        self._http = http = web.Server(
+            lambda request: self._handled(request, http), handler_cancellation=True, access_log=None
+        )
         self._server = await self.loop.create_server(
             self._http, sock=_bound(self.port), ssl=trust, backlog=1024
         )
 
+    async def _handled(self, request: web.BaseRequest, http: web.Server) -> web.StreamResponse:
+        # A TLS handshake may end after its server went down.
+        return await self._front.handle(request) if http is self._http else cut(request)
+
     async def _down(self) -> None:
         if self._server is None or self._http is None:
             return
+        for listening in self._server.sockets:
+            self.loop.remove_reader(listening)
+        # A connection that was accepted gets its transport now.  A closed server would leave it
+        # open and unread, and its client would wait for the handshake.
+        await asyncio.sleep(0)
         self._server.close()
         for connection in self._http.connections:
             if connection.transport is not None:

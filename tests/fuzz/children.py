@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Final
 
 SOURCES: Final = Path(__file__).parents[2]
+MOST_SECONDS: Final = 30.0
+"""Of the processors' time, for anything that is read or answered: more is a hang.  A busy machine
+makes all of it slower, too."""
 MEMORY: Final = 300 << 20
 """What trials may add to what a program takes that has only begun."""
 MAPPED: Final = 8 << 30

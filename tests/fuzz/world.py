@@ -14,12 +14,10 @@ from urllib.parse import quote
 from runwatch.cli.asgi import Exchange
 from runwatch.head.main import LocalHead
 from runwatch.record import Batch, Event, JournalId, Origin, Position, RunId, RunScope, Series
-from tests.fuzz.children import MEMORY, most_bytes
+from tests.fuzz.children import MEMORY, MOST_SECONDS, most_bytes
 from tests.fuzz.hostile import NOW
 
 POINTS: Final = 50
-MOST_SECONDS: Final = 1.0
-"""Of the processors' time, for any one answer."""
 
 
 class World:

@@ -23,7 +23,7 @@ from runwatch.journal.liveness import this_host
 from runwatch.record import RunId
 from runwatch.store.duck.engine import DuckStore
 from runwatch.testing import until
-from tests.integration.processes import Cluster, end, free_port
+from tests.integration.processes import Cluster, agent_sees, end, free_port
 from tests.tokens import remember, urlopen
 
 PROGRAM = """
@@ -254,6 +254,7 @@ def test_two_heads_have_everything_once_though_the_agent_and_a_head_are_killed(
     one.wait_for(first="running")
     two.wait_for(second="running")
     for program in programs:
+        until(lambda p=program: agent_sees(town.node, p.pid), what="the agent to watch it")
         end(program, signal.SIGKILL)
     one.wait_for(first="killed")
     two.wait_for(second="killed")

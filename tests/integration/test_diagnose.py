@@ -116,22 +116,27 @@ def sections(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("to_file", [True, False])
-def test_diagnose_at_the_front_door(to_file: bool, run: Callable[..., Any], place: Path) -> None:
+def test_diagnose_at_the_front_door(
+    to_file: bool, run: Callable[..., Any], place: Path, tmp_path: Path
+) -> None:
+    errors = tmp_path / "errors"
     done = run(
         f"""
         import runwatch
         start_workers()
+        errors = Path({str(errors)!r})
+        os.dup2(os.open(errors, os.O_CREAT | os.O_WRONLY | os.O_APPEND), 2)
         with runwatch.diagnose(interval_seconds=0.1, to_file={to_file}):
             print(faulthandler.is_enabled(), len(files()))
-            time.sleep(1.0)
+            until(lambda: (text() + errors.read_text()).count("in worker\\n") >= 3)
         print(faulthandler.is_enabled(), threading.active_count())
         """
     )
-    assert done.returncode == 0
+    assert done.returncode == 0, errors.read_text()
     assert done.stdout == f"True {int(to_file)}\nFalse 4\n"
-    written = dumps(place) if to_file else done.stderr
+    written = dumps(place) if to_file else errors.read_text()
     assert LINE in written and written.count("in worker\n") >= 3
-    assert to_file == (done.stderr == "")
+    assert to_file == (errors.read_text() == "")
 
 
 def test_diagnose_by_default_waits_ten_minutes_and_writes_nothing(run: Callable[..., Any]) -> None:

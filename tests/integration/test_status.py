@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -321,13 +322,14 @@ def test_an_agent_that_was_killed_while_a_program_runs(place: Place) -> None:
 
 
 def test_what_waits_is_told_until_somebody_has_sent_it(place: Place) -> None:
+    began_ns = time.time_ns()
     place.record()
     answer = place.ask()
     waiting = answer["waiting"]
     assert (waiting["journals"], waiting["hosts"][0]["host"]) == (1, this_host())
     assert waiting["hosts"][0]["sender"] == "nobody"
     assert 100 * 40 < waiting["bytes"] < 100_000
-    assert answer["time_ns"] - 60e9 < waiting["since_ns"] < answer["time_ns"]
+    assert began_ns < waiting["since_ns"] < answer["time_ns"]
     assert "no agent sends them" in attention(answer, "agent")
     place.start_agent()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -45,8 +46,8 @@ class Asked:
         return out.splitlines()
 
     def texts(self, *words: str) -> list[str]:
-        """Without the time."""
-        return [line.partition(" ")[2] for line in self(*words)]
+        """Without the time, and the date: the program may have run before midnight."""
+        return [re.sub(r"^([\d-]+ )?[\d:]+ ", "", line) for line in self(*words)]
 
 
 @pytest.fixture
