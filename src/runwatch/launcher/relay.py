@@ -106,12 +106,14 @@ class Relay(threading.Thread):
             with self._lock:
                 self._is_over = True
                 os.close(self._wakeup)
-            for source in self._sources():
-                self._close(source)
-            self._readable.close()
-            for request in self._requests:
-                request.refuse()
-            self._over(self)
+            try:
+                for source in self._sources():
+                    self._close(source)
+                self._readable.close()
+            finally:
+                for request in self._requests:
+                    request.refuse()
+                self._over(self)
 
     def _serve(self) -> bool:
         """Passes on what is there, and then admits newcomers; False if this was the last time."""
