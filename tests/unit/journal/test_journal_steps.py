@@ -293,7 +293,7 @@ class Stepper(Victim):
 
     def __init__(self, folder: Path, pause: float, way: str) -> None:
         super().__init__(folder, pause, STEPPER.replace("{way}", way.strip()))
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 100
         while not (there := list((folder / "journals").glob("*"))):
             assert time.monotonic() < deadline
         self.directory = there[0]
