@@ -155,7 +155,7 @@ class Asker:
 
     def _ask(self, question: Question) -> Answered:
         place = self._address(question)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 100
         while True:
             reply = self._browser.request(
                 question.method,

@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from runwatch import testing
+
 PROGRAM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
 )
@@ -157,7 +159,7 @@ class Page:
 
     def until(self, script: str, seconds: float = 60.0) -> Any:
         """Wait until an expression is true; its value."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds * testing.patience
         while not (value := self._now(script)):
             if time.monotonic() > deadline:
                 text = self.evaluate("document.body ? document.body.innerText.slice(0, 500) : ''")

@@ -33,7 +33,7 @@ disk = os.environ["DISK"]
 run = runwatch.init("disk", dir=f"{disk}/runwatch")
 
 def until(condition):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 100
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)

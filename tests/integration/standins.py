@@ -41,7 +41,7 @@ with open(home + "/lock", "w") as lock:
     with open(home + "/calls", "a") as file:
         file.write(json.dumps({{"name": name, "words": words, "rule": chosen}}) + "\\n")
 rule = rules[chosen] if chosen >= 0 else {{"out": "", "err": "", "code": 0, "together": 0}}
-deadline = time.monotonic() + 30
+deadline = time.monotonic() + 100
 while sum(call["rule"] == chosen for call in calls()) < rule["together"]:
     if time.monotonic() > deadline:
         sys.exit("the others did not come")

@@ -60,7 +60,7 @@ for step, _ in run.steps(more()):
     os.replace(file.name, os.path.join(places, "step"))
     time.sleep(0.002)
 run.finish()
-deadline = time.monotonic() + 30
+deadline = time.monotonic() + 100
 while threading.active_count() > 1 and time.monotonic() < deadline:
     time.sleep(0.01)  # one of ours may still be answering: `finish` does not wait for that
 threads = sorted(thread.name for thread in threading.enumerate())

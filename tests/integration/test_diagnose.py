@@ -60,7 +60,7 @@ def text():
     return "".join(Path(file).read_text() for file in files())
 
 def until(condition):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 100
     while not condition():
         assert time.monotonic() < deadline, text()
         time.sleep(0.005)

@@ -111,7 +111,7 @@ def test_an_agent_that_was_killed_has_a_successor_that_sends_it(site: Site) -> N
         "from runwatch.sdk.farewell import wait\n"
         "wait.__wrapped__.__defaults__ = (120,)  # seconds\n"
         "run = work(500)\n"
-        "deadline = time.monotonic() + 50\n"
+        "deadline = time.monotonic() + 100\n"
         "while not has_head(Path(os.environ['RUNWATCH_DIR']), this_host()):\n"
         "    assert time.monotonic() < deadline\n"
         "    time.sleep(0.05)\n"

@@ -70,7 +70,7 @@ def children():
     except ChildProcessError:
         return None
 met = {children() for _ in range(100)}
-deadline = time.monotonic() + 60
+deadline = time.monotonic() + 100
 while not (met - {None} or list(root.glob("agent/*.lock"))):
     met.add(children())
     assert time.monotonic() < deadline
@@ -131,7 +131,7 @@ def look(look=launch.Caretaker.look):
     look(run._caretaker)
     seen += 1
 run._caretaker.look = look
-deadline = time.monotonic() + 60
+deadline = time.monotonic() + 100
 while seen < 3:  # the keeper goes on
     assert time.monotonic() < deadline
     time.sleep(0.01)

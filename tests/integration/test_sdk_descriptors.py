@@ -18,7 +18,7 @@ run = runwatch.init("daemon")
 journal = run._writer.directory
 
 def until(condition):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 100
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)

@@ -17,7 +17,7 @@ from tests.integration.file_systems import run_on
 _LOG = """
 for number in range(1000):
     run.log(loss=float(number))
-deadline = time.monotonic() + 30
+deadline = time.monotonic() + 100
 while not (run._writer.directory / "control.sock").exists() and time.monotonic() < deadline:
     time.sleep(0.01)
 """

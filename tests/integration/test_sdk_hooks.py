@@ -24,7 +24,7 @@ class Slow:
 UNTIL = """
 import time
 def until(condition):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 100
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

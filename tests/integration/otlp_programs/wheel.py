@@ -20,7 +20,7 @@ sent = 0
 for step in range(3):
     metrics.record(metric_types.MetricType.LOSS, 1.0 / (step + 1), step=step)
     metrics.record(metric_types.MetricType.STEP_TIME, 0.5, step=step)
-    until = time.monotonic() + 30
+    until = time.monotonic() + 100
     while len(POINTS) == sent and time.monotonic() < until:
         time.sleep(0.02)  # a gauge keeps its last value only: let each be sent
     sent = len(POINTS)

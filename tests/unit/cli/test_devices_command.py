@@ -209,7 +209,7 @@ def test_an_unknown_run_is_an_error(root: Path, capsys: pytest.CaptureFixture[st
     assert "'nope'" in capsys.readouterr().err
 
 
-def read_until(terminal: int, words: str, seconds: float = 60) -> str:
+def read_until(terminal: int, words: str, seconds: float = 100) -> str:
     """What was written to the terminal so far, once it holds the words."""
     text, deadline = "", time.monotonic() + seconds
     while words not in text:

@@ -76,7 +76,7 @@ def follow_and_kill(victim: Victim, after: int) -> tuple[Everything, int]:
     """Tail a live writer, kill it, read the rest: what was read, and how many calls returned."""
     found = Everything()
     reader = JournalReader(victim.directory)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 100
     try:
         while victim.returned < after:
             assert time.monotonic() < deadline

@@ -49,7 +49,7 @@ class Api:
         return found
 
     def summarised(self, run: str, session: str) -> dict[str, Any]:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 100
         while True:
             status, answer = self.ask(f"/api/v1/profiles/{run}/{session}")
             assert status == 200 and time.monotonic() < deadline, answer
