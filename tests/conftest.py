@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Generator, Iterator
@@ -50,6 +51,15 @@ def commands_are_forked() -> Iterator[None]:
     """Started by a fork server, which has imported them already."""
     with fork_server.install():
         yield
+
+
+@pytest.fixture(autouse=True)
+def limit_of_open_files_stays() -> Iterator[None]:
+    """A head that a test serves in this process raises it, and no command would be forked then."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    yield
+    if resource.getrlimit(resource.RLIMIT_NOFILE) != before:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 @pytest.fixture(autouse=True)

@@ -43,6 +43,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from runwatch.capture.stack_signal import STACK_SIGNAL
+
 ROOT: Final = Path(__file__).parents[1]
 COLD_START: Final = "COLD_START"
 WARM_START: Final = "WARM_START"
@@ -72,7 +74,7 @@ LIGHT_COMMANDS: Final = ("exec", "dropin", "config")
 """These import little, and a fork of a large process would make them slower."""
 INTERPRETER_VARIABLES: Final = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "OMP_", "OPENBLAS_")
 """Read by the interpreter or its libraries as they start: a fork cannot change them any more."""
-INHERITED: Final = ("Uid", "Gid", "Groups", "SigBlk", "SigIgn", "Cap", "NoNew", "Seccomp", "Cpus_")
+INHERITED: Final = ("Uid", "Gid", "Groups", "SigBlk", "Cap", "NoNew", "Seccomp", "Cpus_")
 """Lines of /proc/PID/status."""
 MAX_MESSAGE: Final = 200_000
 PR_SET_MM, PR_SET_MM_MAP, UNCHANGED_FILE = 35, 14, 0xFFFFFFFF
@@ -151,7 +153,10 @@ def inherited() -> tuple[object, ...]:
     spaces = sorted(os.readlink(each) for each in (thread / "ns").iterdir())
     nice = os.getpriority(os.PRIO_PROCESS, 0)
     attributes = [line for line in status if line.startswith(INHERITED)]
-    return os.getpid(), os.getsid(0), nice, *files, *spaces, *attributes
+    ignored = next(int(line.split()[1], 16) for line in status if line.startswith("SigIgn"))
+    # The SDK goes on ignoring its signal after a run that a test had in this process.
+    ignored &= ~(1 << STACK_SIGNAL - 1)
+    return os.getpid(), os.getsid(0), nice, ignored, *files, *spaces, *attributes
 
 
 class Popen(subprocess.Popen[Any]):

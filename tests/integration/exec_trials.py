@@ -114,10 +114,10 @@ def on_terminal(
             # A shell's background jobs ignore the first two, and `nohup` the third.
             for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
+            resize(0, 30, 90)
             os.execvpe(command[0], list(command), environment(directory, {"TERM": "xterm", **more}))
         finally:
             os._exit(126)
-    resize(terminal, 30, 90)
     try:
         shown = _talk(terminal, list(script))
         return shown, os.waitpid(pid, 0)[1]

@@ -343,6 +343,33 @@ def test_parts_can_be_switched_off(options: tuple[str, ...], tmp_path: Path) -> 
     assert bool(lines(launcher(tmp_path))) == ("--no-console" not in options)
 
 
+RECORDS_LATE = """
+import os, sys, time
+class Late:
+    def find_spec(self, name, path=None, target=None):
+        while name == "runwatch.launcher.chronicle" and not os.path.exists(os.environ["BEGUN"]):
+            time.sleep(0.01)
+sys.meta_path.insert(0, Late())
+"""
+
+
+def test_a_run_that_begins_before_the_recorder_is_ready_is_recorded(tmp_path: Path) -> None:
+    """On a busy machine the recorder is loaded later than the program."""
+    (tmp_path / "late").mkdir()
+    (tmp_path / "late" / "sitecustomize.py").write_text(RECORDS_LATE)
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, runwatch\n"
+        "with runwatch.init('other') as run:\n"
+        "    run.log(loss=1.0)\n"
+        "open(os.environ['BEGUN'], 'w').close()\n"
+    )
+    more = {"PYTHONPATH": str(tmp_path / "late"), "BEGUN": str(tmp_path / "begun")}
+    done = run(under([PYTHON, str(script)]), tmp_path, more=more)
+    assert done == (b"", b"", 0)
+    assert [scope.run for scope in launcher(tmp_path).scopes] == ["train", "other"]
+
+
 def test_the_wrapper_goes_over_to_the_run_that_the_program_begins(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(

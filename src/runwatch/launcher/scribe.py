@@ -57,6 +57,8 @@ class Scribe:
         self._chronicle: Chronicle | None = None
         self._early: list[tuple[int | None, Stream, bytes]] = []
         """What was written before we could record."""
+        self._early_runs: list[tuple[str, str, str]] | None = []
+        """Runs that processes of the command began before that; None afterwards."""
         self._relays: list[Relay] = []
         self._lock = threading.Lock()
         self._files = {number: _file(each.inner) for each in made for number in each.numbers}
@@ -102,6 +104,10 @@ class Scribe:
             self._chronicle = chronicle
             self._early.clear()
         chronicle.begin()
+        with self._lock:
+            begun, self._early_runs = self._early_runs or (), None
+        for run in begun:
+            chronicle.join(*run)
 
     def _finish(self, recorder: threading.Thread, ended: Ended) -> None:
         if recorder.ident is not None:
@@ -181,6 +187,10 @@ class Scribe:
 
     def _run_begun(self, told: Mapping[str, Any]) -> None:
         run, name, group = (str(told.get(key) or "") for key in ("run", "name", "group"))
+        with self._lock:
+            if self._early_runs is not None:
+                self._early_runs.append((run, name, group))
+                return
         if self._chronicle is not None:
             self._chronicle.join(run, name, group)
 

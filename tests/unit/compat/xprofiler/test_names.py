@@ -208,6 +208,7 @@ def test_a_parser_with_some_commands(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RUNWATCH_DIR", str(tmp_path))
+    monkeypatch.setenv("RUNWATCH_AGENT", "off")
     commands: dict[str, action.Command] = {
         "capture": Capture(),
         "register": register_action.Register(),
