@@ -1,7 +1,8 @@
 """Reports where the time of a test run went, folder by folder, and in one line what was skipped.
 
 The processor time of a test is that of the process that runs it and of the children it waited for;
-what a fixture starts for several tests counts for the first.
+what a fixture starts for several tests counts for the first.  The seconds of each test are in
+`.pytest_cache/v/runwatch/cpu_seconds` afterwards.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pytest
 from tests import fork_server
 
 CPU = "cpu_seconds"
+CACHED = "runwatch/cpu_seconds"
 LONGEST_TABLE = 10
 _start = pytest.StashKey[float]()
 
@@ -40,7 +42,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(TimeReport())
+        config.pluginmanager.register(TimeReport(getattr(config, "cache", None)))
 
 
 @dataclass
@@ -55,15 +57,20 @@ class Cost:
 
 
 class TimeReport:
-    def __init__(self) -> None:
+    def __init__(self, cache: pytest.Cache | None) -> None:
+        self._cache = cache
+        self._by_test: defaultdict[str, float] = defaultdict(float)
         self._costs: defaultdict[str, Cost] = defaultdict(Cost)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         cpu = sum(float(str(value)) for name, value in report.user_properties if name == CPU)
+        self._by_test[report.nodeid] += cpu
         folder = report.nodeid.partition("::")[0].rpartition("/")[0]
         self._costs[folder].add(Cost(cpu, report.duration, int(report.when == "teardown")))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self._cache is not None:
+            self._cache.set(CACHED, dict(sorted(self._by_test.items(), key=lambda pair: -pair[1])))
         if len(self._costs) > 1:
             terminalreporter.write_line("\n   CPU s   wall s   tests  folder")
             for folder, cost in self._table():

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -54,3 +55,5 @@ def test_costs_of_folders_and_reasons_of_skips(tmp_path: Path, workers: str) -> 
     assert re.fullmatch(r" +[\d.]+ +[\d.]+ +3  idle/b", idle)
     assert skipped == ("skipped 3: 2 no browser (apt-get install chromium); 1 only root may mount")
     assert " 3 passed, 3 skipped in " in closing
+    by_test = json.loads((tmp_path / ".pytest_cache/v/runwatch/cpu_seconds").read_text())
+    assert by_test["busy/test_a.py::test_own_time"] >= 0.5 and len(by_test) == 6
