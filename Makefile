@@ -112,7 +112,7 @@ $(STAMP)/run: $(STAMP)/venv pyproject.toml locked.txt hatch_build.py $(shell fin
 	@touch $@
 
 $(STAMP)/test: $(STAMP)/run dropin/pyproject.toml
-	@echo "Installing what the tests need (PyTorch and JAX among it: this takes a few minutes once) …"
+	@echo "Installing what the tests need (PyTorch and JAX among it: this takes a few minutes once; the README says how to do without 2.6 GB of CUDA) …"
 	@$(PIP_INSTALL) --progress-bar on -q "pip>=25.1"
 	@$(PIP_INSTALL) --progress-bar on --group check --group test
 	@$(PIP_INSTALL) -q --no-deps -e dropin
