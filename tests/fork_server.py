@@ -4,7 +4,7 @@ Importing is most of what a short command costs: 0.5 s of processor time for a h
 agent, and the tests start about a thousand of them.  `install` makes `subprocess.Popen` start
 `python -m runwatch.cli …` and `python -m runwatch.agent …` by way of a fork server; every other
 command, and every option that a fork cannot reproduce, starts as usual.  `COLD_START=1` in the
-environment turns this off; `make shake` and `make soak` do.
+environment turns this off, also for one test; `make shake` and `make soak` do.
 
 A program of a test asks for a warm start itself: `WARM_START=torch` in its environment starts
 `python FILE …` or `python -m MODULE …` from a process that has imported torch.  Import hooks do

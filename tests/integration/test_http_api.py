@@ -563,10 +563,11 @@ def attacks() -> list[Any]:
 
 
 REAL = st.fixed_dictionaries(
-    {},
-    optional={
-        "run": st.sampled_from(["run-1", "run-2", "bert", "twin"]),
+    {
+        "run": st.sampled_from(["run-1", "run-2", "bert", "twin", "nobody-s"]),
         "metric": st.lists(st.sampled_from(["loss", "odd", "gpu_used_bytes"]), min_size=1),
+    },
+    optional={
         "start": st.integers(when(-5), when(130)),
         "end": st.integers(when(-5), when(130)),
         "since": st.integers(when(-5), when(60)),
