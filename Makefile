@@ -63,7 +63,7 @@ shake: SEED := $(shell $(PYTHON) -c "import random; print(random.randrange(10**6
 endif
 shake: $(STAMP)/test
 	@echo "To have everything late at the same places again: make shake SEED=$(SEED)"
-	COLD_START=1 SHAKEN=$(SEED) PYTHONPATH=$(CURDIR)/tests/shaken $(BIN)/python -m pytest -n 5 --dist loadgroup --timeout 300 $(ARGS)
+	COLD_START=1 SHAKEN=$(SEED) PYTHONPATH=$(CURDIR)/tests/shaken $(BIN)/python -m pytest -n 5 --dist loadgroup $(ARGS)
 
 LOAD ?= 8
 strain: $(STAMP)/test
