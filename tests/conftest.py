@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import logging
 import os
@@ -90,6 +91,7 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+        atexit.register(gc.unfreeze)  # extensions report what is never freed
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -114,11 +116,6 @@ def scale_examples(function: Any, share: float) -> None:
     fewest = min(usual.max_examples, FEWEST_EXAMPLES)
     examples = max(int(usual.max_examples * share), fewest)
     function._hypothesis_internal_use_settings = settings(usual, max_examples=examples)
-
-
-def pytest_sessionfinish() -> None:
-    """At the end all goes: extensions that look for what was never freed find nothing."""
-    gc.unfreeze()
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -320,6 +320,7 @@ def install() -> Iterator[None]:
 
 
 def preload(kind: str) -> None:
+    gc.disable()  # nothing of this is garbage
     for name in PRELOADED[kind]:
         module = importlib.import_module(name)
         for each in pkgutil.iter_modules(getattr(module, "__path__", [])):
@@ -327,8 +328,8 @@ def preload(kind: str) -> None:
     for name in PRELOADED_ALONE.get(kind, ()):
         if importlib.util.find_spec(name.partition(".")[0]) is not None:
             importlib.import_module(name)
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def serve(line: socket.socket) -> Request:

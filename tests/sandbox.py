@@ -74,7 +74,7 @@ class Sandbox:
             terminalreporter.write_line(f"the files of the tests are kept in {self._directory}")
 
     def pytest_unconfigure(self) -> None:
-        if self._keep and (cache := self._config.cache):
+        if self._keep and (cache := getattr(self._config, "cache", None)):
             if (before := Path(cache.get(KEPT, ""))).name.startswith(PREFIX):
                 reaper.remove(before)
             cache.set(KEPT, str(self._directory))

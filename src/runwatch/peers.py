@@ -20,7 +20,6 @@ _PROC: Final = Path("/proc/self/net")
 
 class Socket(NamedTuple):
     address: ipaddress.IPv4Address | ipaddress.IPv6Address
-    port: int
     state: str
     uid: int
     inode: str = ""
@@ -68,13 +67,13 @@ def _end(address: str, port: int, tables: Path) -> Socket | None:
         return None
     if not own_end.is_loopback:
         return None
-    ends = [s for s in _sockets(tables) if s.port == port and s.state != LISTENS]
+    ends = (s for s in _sockets(tables, port) if s.state != LISTENS)
     return next((s for s in ends if s.address == own_end), None)
 
 
 def listeners(port: int, *, tables: Path = _PROC) -> frozenset[int]:
     """Users who listen at this port on a loopback address or on all addresses."""
-    sockets = (s for s in _sockets(tables) if s.port == port and s.state == LISTENS)
+    sockets = (s for s in _sockets(tables, port) if s.state == LISTENS)
     return frozenset(s.uid for s in sockets if s.address.is_loopback or s.address.is_unspecified)
 
 
@@ -83,7 +82,9 @@ def may_know(port: int, owner: int, *, tables: Path = _PROC) -> bool:
     return listeners(port, tables=tables) <= {os.geteuid(), 0, owner}
 
 
-def _sockets(tables: Path) -> Iterator[Socket]:
+def _sockets(tables: Path, port: int) -> Iterator[Socket]:
+    """Those with this port at their own end."""
+    wanted = f":{port:04X}"
     for name in TABLES:
         try:
             lines = (tables / name).read_text().splitlines()[1:]
@@ -91,9 +92,10 @@ def _sockets(tables: Path) -> Iterator[Socket]:
             continue
         for line in lines:
             fields = line.split()
-            address, _, port = fields[1].partition(":")
-            uid, inode = int(fields[7]), fields[9]
-            yield Socket(_address(address), int(port, 16), fields[3], uid, inode)
+            if not fields[1].endswith(wanted):
+                continue
+            address, uid, inode = fields[1].partition(":")[0], int(fields[7]), fields[9]
+            yield Socket(_address(address), fields[3], uid, inode)
 
 
 def _address(digits: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:

@@ -89,14 +89,15 @@ patience = 1.0
 def until(condition: Callable[..., T | None], seconds: float = 30.0, what: str = "") -> T:
     """Wait until a condition holds, and return its value; after `seconds` the test fails.
 
-    A slow condition is checked less often: the code that we wait for needs the processor too.
+    A slow condition is checked less often, and each the longer it takes: the code that we wait for
+    needs the processor too.
     """
     begin = checked = time.monotonic()
     while not (value := condition()):
         now = time.monotonic()
         if now - begin > (longest := seconds * patience):
             raise AssertionError(f"not within {longest:g} s: {what or condition}")
-        time.sleep(min(max(0.005, 3 * (now - checked)), 0.1))
+        time.sleep(min(max(0.005, 3 * (now - checked), (now - begin) / 20), 0.25))
         checked = time.monotonic()
     return value
 

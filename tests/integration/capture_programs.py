@@ -35,7 +35,7 @@ class Counting:
     def step(self):
         self._taken += 1
         struct.pack_into("<q", self._map, 0, self._taken)
-        time.sleep(0.03)
+        time.sleep(0.1)
 """
 
 TORCH_STEP = """

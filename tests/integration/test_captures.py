@@ -83,7 +83,7 @@ class Site(Cluster):
 
     def goes_on(self, who: int | str) -> None:
         before = self.taken(who)
-        until(lambda: self.taken(who) > before + 20, 60, f"steps of {who}: {self.words()}")
+        until(lambda: self.taken(who) > before + 10, 60, f"steps of {who}: {self.words()}")
 
     def close(self) -> None:
         for process in self.programs:

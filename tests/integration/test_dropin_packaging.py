@@ -176,6 +176,7 @@ def test_a_dependant_over_ours_is_content_with_the_stand_ins(place: Place) -> No
     assert not {name for name in left if name.startswith(("runwatch_dropin", "ml_good"))}
 
 
+@pytest.mark.soak
 def test_ours_over_a_dependant_and_the_originals_removed_afterwards(place: Place) -> None:
     place.pip("install", "-q", "maxtext-like", "cloud-diagnostics-xprof")
     place.dropin("install")

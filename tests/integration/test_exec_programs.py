@@ -21,6 +21,7 @@ from runwatch.cli import source
 from runwatch.record import BEGIN
 from runwatch.testing import Story, read_stories
 from tests import fork_server
+from tests.sampling import in_a_soak
 
 PROGRAMS: Final = Path(__file__).parent / "unchanged"
 PYTHON: Final = (sys.executable,)
@@ -78,6 +79,7 @@ PROGRAMS_AS_THEY_ARE: Final = (
         metrics=words("train/loss rate/up rate/down"), leaves="events.out.tfevents",
     ),
 )  # fmt: skip
+EVERY_DAY: Final = words("plain_torch hf_trainer jax_orbax wandb_script tensorboard_script")
 FOUR_RANKS: Final = replace(
     PROGRAMS_AS_THEY_ARE[1], prints="rank 3: -0.1", launcher=(*TORCHRUN[:-1], "4"), ranks=4
 )
@@ -128,6 +130,7 @@ def names(folder: Path) -> set[str]:
     return {path.name.split(".tfevents")[0] for path in folder.iterdir()}
 
 
+@pytest.mark.soak
 def test_a_program_that_is_run_again_was_not_disrupted(tmp_path: Path) -> None:
     """It ended well and begins anew: that is no restart after a failure, and no work was lost."""
     if find_spec("torch") is None:
@@ -165,7 +168,10 @@ def test_a_program_that_fails(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "program",
-    [*PROGRAMS_AS_THEY_ARE, pytest.param(FOUR_RANKS, marks=pytest.mark.soak)],
+    [
+        *(p if p.name in EVERY_DAY else in_a_soak(p) for p in PROGRAMS_AS_THEY_ARE),
+        in_a_soak(FOUR_RANKS),
+    ],
     ids=lambda program: f"{program.name}-{program.ranks}" if program.ranks > 1 else program.name,
 )
 def test_a_program_that_nobody_changed(program: Program, tmp_path: Path) -> None:

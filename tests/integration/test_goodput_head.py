@@ -219,6 +219,7 @@ class Watched:
         return total
 
 
+@pytest.mark.soak
 def test_the_demos_account_is_right_to_within_a_step(tmp_path: Path) -> None:
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("RUNWATCH_")}
     inherited["RUNWATCH_DIR"] = str(tmp_path)

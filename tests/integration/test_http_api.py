@@ -577,7 +577,7 @@ REAL = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.parametrize("tries", [20, pytest.param(300, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("tries", [8, pytest.param(300, marks=pytest.mark.soak)])
 @pytest.mark.parametrize(("path", "mode"), attacks())
 def test_no_request_breaks_the_api(filled: Store, path: str, mode: str, tries: int) -> None:
     import schemathesis  # takes a second, in each worker

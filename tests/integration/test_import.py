@@ -75,7 +75,7 @@ def record(kind: str, folder: Path) -> dict[str, Any]:
     [
         "tensorboardX",
         "wandb",
-        "mlflow",
+        pytest.param("mlflow", marks=pytest.mark.soak),
         pytest.param("tensorboard", marks=pytest.mark.soak),  # by torch, which takes long to load
         pytest.param("mlflow-sqlite", marks=pytest.mark.soak),
     ],

@@ -28,6 +28,7 @@ from runwatch.testing import until
 from runwatch.views.pace import Limits
 from tests.integration.processes import free_port
 from tests.integration.sdk_programs import program_environment, run_program
+from tests.sampling import sampled
 
 PROGRAM = Path(__file__).with_name("launched.py")
 Environment = Mapping[str, str]
@@ -163,11 +164,11 @@ def two_hosts(launch: int, rank: int) -> Environment:
             "RANK": str(rank), "WORLD_SIZE": "2", "RUNWATCH_HOST": f"host-{rank}"}  # fmt: skip
 
 
-LAUNCHERS = (slurm, requeued, resubmitted, open_mpi, hydra, jobset, lws, ray, plain_torchrun,
-             two_hosts)  # fmt: skip
+LAUNCHERS = (slurm, requeued, jobset, plain_torchrun, two_hosts, resubmitted, open_mpi, hydra, lws,
+             ray)  # fmt: skip
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("launcher", sampled(LAUNCHERS, 5))
 def test_a_job_that_is_killed_and_resumed(launcher: Any, place: Place) -> None:
     place.launch("kill:1", [launcher(0, rank) for rank in range(2)])
     place.launch("end", [launcher(1, rank) for rank in range(2)])

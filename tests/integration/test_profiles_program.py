@@ -309,6 +309,7 @@ def test_two_frameworks_and_programs_that_trace_themselves(tmp_path: Path) -> No
     assert [p.name for p in (tmp_path / "theirs").rglob("*.xplane.pb")] == [f"{HOST}.xplane.pb"]
 
 
+@pytest.mark.soak
 @jax
 @xprof
 def test_four_processes_of_a_session_are_four_hosts_to_xprof(tmp_path: Path) -> None:

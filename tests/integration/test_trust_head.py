@@ -20,6 +20,7 @@ from tests import tokens
 from tests.fuzz import hostile
 from tests.integration.processes import Cluster
 from tests.integration.test_head_faults import ask, hello
+from tests.sampling import sampled
 
 MEMORY: Final = 300 << 20
 """What such messages may add to what a head takes that has only begun."""
@@ -110,7 +111,9 @@ def wrong_types() -> Iterator[pb.Batch]:
         yield batch(number, kind, *spoilt)
 
 
-@pytest.mark.parametrize("messages", [a_session_of_1970, events_by_the_megabyte, wrong_types])
+@pytest.mark.parametrize(
+    "messages", sampled([wrong_types, a_session_of_1970, events_by_the_megabyte], 2)
+)
 def test_a_message_that_means_no_good_costs_nobody_anything(
     cluster: Limited, messages: Callable[[], Iterator[pb.Batch]]
 ) -> None:

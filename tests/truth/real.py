@@ -54,7 +54,7 @@ ALL = (
     Program("jax_recorder", 250),
     Program("torch_sync", 250),
     Program("torch_loader", 150),
-    Program("torch_trainer", 200, 50),
+    Program("torch_trainer", 200),
     Program("torch_hooked", 200, 0, ("1",)),
     Program("torch_hooked", 200, 50, ("4",)),
 )

@@ -18,6 +18,7 @@ import pytest
 
 from runwatch.testing import until
 from tests import fork_server
+from tests.sampling import sampled
 
 RUNWATCH = [sys.executable, "-m", "runwatch"]
 Popen = Callable[..., subprocess.Popen[Any]]
@@ -60,7 +61,17 @@ def test_commands_are_forked_and_others_are_not(command: list[str], forked: Pope
 
 @pytest.mark.parametrize(
     "words",
-    [["--version"], ["runs"], ["runs", "--json"], ["show", "nothing"], ["no-command"], ["show"]],
+    sampled(
+        [
+            ["runs"],
+            ["show", "nothing"],
+            ["--version"],
+            ["runs", "--json"],
+            ["no-command"],
+            ["show"],
+        ],
+        2,
+    ),
     ids=" ".join,
 )
 def test_output_and_exit_code_are_those_of_a_cold_start(
@@ -202,7 +213,9 @@ def test_console_script_does_what_its_cold_start_does(forked: Popen, tmp_path: P
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
-@pytest.mark.parametrize("end", ["pass", "raise ValueError(torch.ones(1))", "sys.exit('no')"])
+@pytest.mark.parametrize(
+    "end", sampled(["raise ValueError(torch.ones(1))", "pass", "sys.exit('no')"], 1)
+)
 def test_program_that_asks_for_it_is_forked_with_torch(
     end: str, forked: Popen, tmp_path: Path
 ) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sampling import sampled
+
 ROOT = Path(__file__).parents[2]
 SUITE = """
 import subprocess, sys, time, pytest
@@ -35,7 +37,7 @@ def test_three(): pytest.skip("only root may mount")
 """
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", sampled(["2", "0"], 1))
 def test_costs_of_folders_and_reasons_of_skips(tmp_path: Path, workers: str) -> None:
     for name, text in {"busy/test_a.py": SUITE, "idle/b/test_b.py": SKIPPED}.items():
         (tmp_path / name).parent.mkdir(parents=True)

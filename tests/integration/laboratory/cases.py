@@ -29,8 +29,6 @@ CASES: Final[Mapping[str, Case]] = {
 }
 HANGS: Final = tuple(case.name for case in CASES.values() if case.hangs)
 LOOK_ALIKES: Final = tuple(case.name for case in CASES.values() if not case.hangs)
-EVERY_DAY_HANGS: Final = ("orphan", "recv", "sleep", "await_event", "gil", "skips")
-EVERY_DAY_LOOK_ALIKES: Final = (
-    "tokenisation", "talking", "debugger", "child_packs", "slow_disk", "upload",
-)  # fmt: skip
+EVERY_DAY_HANGS: Final = ("orphan", "await_event", "gil", "skips")
+EVERY_DAY_LOOK_ALIKES: Final = ("talking", "debugger", "slow_disk", "upload")
 """Those that run with the usual tests; all of them in `make soak`."""

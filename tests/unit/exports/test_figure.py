@@ -16,6 +16,7 @@ import pytest
 from runwatch.errors import RunwatchError, UsageError
 from runwatch.exports import figure, recorded
 from runwatch.exports.recorded import BANDWIDTH, BUS, MEMORY, POWER, UTILISATION, load
+from tests.sampling import sampled
 
 START = datetime(2026, 11, 15, 8, 30, tzinfo=UTC)
 A, B, C = "a:0:H200", "a:1:H200", "b:0:H200"
@@ -219,7 +220,7 @@ BEGINS = {".pdf": b"%PDF-", ".png": b"\x89PNG", ".svg": b"<?xml"}
 
 
 @pytest.mark.parametrize("suffix", BEGINS)
-@pytest.mark.parametrize("devices", [1, 16, 17])
+@pytest.mark.parametrize("devices", sampled([17, 1, 16], 1))
 def test_the_suffix_says_how(tmp_path: Path, suffix: str, devices: int) -> None:
     out = tmp_path / f"plot{suffix}"
     assert figure.draw(steady(devices, 30), out) == out

@@ -139,14 +139,19 @@ def busy_switching() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-@pytest.mark.usefixtures("busy_switching")
-def test_four_threads(writer: JournalWriter) -> None:
-    count = 15_000
+def points(in_tests: int, in_a_soak: int) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(
+        "least", [in_tests, pytest.param(in_a_soak, marks=pytest.mark.soak)]
+    )
 
+
+@pytest.mark.usefixtures("busy_switching")
+@points(15_000, 200_000)
+def test_four_threads(writer: JournalWriter, least: int) -> None:
     def log(number: int) -> None:
         series = writer.series(f"thread {number}")
         name = writer.span_name(f"span {number}")
-        for i in range(count):
+        for i in range(least):
             writer.point(series, float(i))
             if i % 100 == 0:
                 writer.span(name, i, 0)
@@ -162,11 +167,11 @@ def test_four_threads(writer: JournalWriter) -> None:
     found = read_everything(writer.directory)
     for number in range(4):
         values = found.values(f"thread {number}")
-        assert [v for v in values if v >= 0] == [float(i) for i in range(count)]
-        assert values.count(-1.0) == count // 100
+        assert [v for v in values if v >= 0] == [float(i) for i in range(least)]
+        assert values.count(-1.0) == least // 100
         notes = [b["i"] for b in found.bodies("note") if b["thread"] == number]
         assert notes == [s for n, s, _, _ in found.spans if n == f"span {number}"]
-        assert notes == list(range(0, count, 100))
+        assert notes == list(range(0, least, 100))
     assert found.skipped == writer.lost_records == 0
 
 
@@ -184,8 +189,9 @@ def interrupt() -> Iterator[Callable[[float, Callable[[], None]], None]]:
     signal.signal(signal.SIGPROF, before)
 
 
+@points(60_000, 1_000_000)
 def test_a_signal_handler_that_logs(
-    writer: JournalWriter, interrupt: Callable[[float, Callable[[], None]], None]
+    writer: JournalWriter, interrupt: Callable[[float, Callable[[], None]], None], least: int
 ) -> None:
     loss, signals = writer.series("loss"), writer.series("signals")
     raised = 0
@@ -199,7 +205,7 @@ def test_a_signal_handler_that_logs(
 
     interrupt(0.0005, handler)
     count = 0
-    while raised < 100 or count < 60_000:
+    while raised < 100 or count < least:
         writer.point(loss, float(count))
         count += 1
     signal.setitimer(signal.ITIMER_PROF, 0)
@@ -213,7 +219,8 @@ def test_a_signal_handler_that_logs(
     assert found.skipped == writer.lost_records == 0
 
 
-def test_signal_handlers_in_the_middle_of_every_turn(writer: JournalWriter) -> None:
+@points(60_000, 1_000_000)
+def test_signal_handlers_in_the_middle_of_every_turn(writer: JournalWriter, least: int) -> None:
     """Not by chance: a handler runs at each line of going on to the next segment."""
     loss, signals = writer.series("loss"), writer.series("signals")
     raised = this_turn = 0
@@ -237,21 +244,22 @@ def test_signal_handlers_in_the_middle_of_every_turn(writer: JournalWriter) -> N
     before = sys.gettrace()
     sys.settrace(only_turns)  # type: ignore[arg-type]
     try:
-        for i in range(60_000):
+        for i in range(least):
             writer.point(loss, float(i))
     finally:
         sys.settrace(before)
     writer.close()
     found = read_everything(writer.directory)
     assert raised > 50
-    assert found.values("loss") == [float(i) for i in range(60_000)]
+    assert found.values("loss") == [float(i) for i in range(least)]
     assert sorted(found.values("signals")) == [float(i) for i in range(raised)]
     assert found.skipped == 0
 
 
 @pytest.mark.filterwarnings("ignore:unclosed file")
+@points(60_000, 1_000_000)
 def test_keyboard_interrupt_in_the_middle_of_a_call(
-    writer: JournalWriter, interrupt: Callable[[float, Callable[[], None]], None]
+    writer: JournalWriter, interrupt: Callable[[float, Callable[[], None]], None], least: int
 ) -> None:
     loss = writer.series("loss")
     interrupts, armed = 0, False
@@ -264,10 +272,10 @@ def test_keyboard_interrupt_in_the_middle_of_a_call(
 
     interrupt(0.001, handler)
     count = 0
-    while interrupts < 100 or count < 60_000:
+    while interrupts < 100 or count < least:
         try:
             armed = True
-            while interrupts < 100 or count < 60_000:
+            while interrupts < 100 or count < least:
                 writer.point(loss, float(count))
                 count += 1
             armed = False

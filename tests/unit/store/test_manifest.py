@@ -57,15 +57,16 @@ def in_store(store: DuckStore) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("spare", [0, manifest.SPARE_BYTES])
+@pytest.mark.parametrize("turns", [17, pytest.param(300, marks=pytest.mark.soak)])
 def test_what_was_appended_is_what_the_database_has(
-    tmp_path: Path, spare: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, spare: int, turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(manifest, "SPARE_BYTES", spare)
     random, directory = Random(7), tmp_path / "store"
     store = DuckStore.open(directory, settings=SMALL)
     writers = [BatchWriter(origin(f"j{n}"), definitions(f"run-{n}")) for n in range(6)]
     values = [1.5, math.nan, math.inf, -math.inf, -0.0, 5e-324]
-    for turn in range(17):
+    for turn in range(turns):
         for writer in random.sample(writers, random.randint(1, 3)):
             rows = [(random.randint(1, 4), EPOCH + turn * SECOND, turn, random.choice(values))]
             store.write([writer.batch(rows)])

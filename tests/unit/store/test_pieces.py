@@ -13,6 +13,7 @@ from runwatch.store.duck import pieces
 from runwatch.store.duck.engine import DuckSettings, DuckStore
 from runwatch.store.store import Store, Wanted
 from runwatch.testing import EPOCH, BatchWriter, origin
+from tests.sampling import sampled
 from tests.unit.store.conftest import Engine, crossed
 
 NAMES = ("journal", "place", "body")
@@ -107,7 +108,7 @@ def test_who_a_large_one_names_is_not_looked_for(store: Store) -> None:
     assert store.events(None, kinds=["end"], about=[JournalId("a")]) == []
 
 
-@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("at_once", sampled([True, False], 1))
 def test_many_large_ones_are_told_and_put_into_files_in_little_memory(
     tmp_path: Path, at_once: bool
 ) -> None:
