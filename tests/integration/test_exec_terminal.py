@@ -48,12 +48,12 @@ except KeyboardInterrupt:
     raise SystemExit(5)
 """
 RESIZED = """
-import os, signal, sys
+import os, signal, sys, time
 resized = []
 signal.signal(signal.SIGWINCH, lambda *_: resized.append(1))
 sys.stdout.write("ready"); sys.stdout.flush()
-while os.get_terminal_size(1).columns != 132:
-    signal.pause()
+while not resized or os.get_terminal_size(1).columns != 132:
+    time.sleep(0.01)  # the kernel sends the signal before it sets the size
 print("now", os.get_terminal_size(1))
 """
 OUTLIVES = """

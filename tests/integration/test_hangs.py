@@ -52,7 +52,7 @@ class Job:
         self.head = LocalHead(
             self.cluster.node_root, settings=LocalSettings(serving=ServingSettings(hangs=SETTINGS))
         )
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: list[tuple[str, subprocess.Popen[bytes]]] = []
         self.head.tail.start()
         self.head.feature(StacksApi).watch()
         until(self.head.tail.agents, 60, "the agent")
@@ -61,7 +61,7 @@ class Job:
         process = self.cluster._python(
             "-m", "tests.integration.hung", kind, environment=environment
         )
-        self.processes[kind] = process
+        self.processes.append((kind, process))
         return process
 
     def incident(self, kind: str, seconds: float = 60.0) -> Incident:
@@ -74,13 +74,14 @@ class Job:
         return until(alarm, seconds, f"an alarm of {kind}; {self.cluster.words()}")
 
     def end(self, kind: str) -> None:
-        process = self.processes.pop(kind)
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        end(process, signal.SIGKILL)
+        for each, process in self.processes:
+            if each == kind and process.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                end(process, signal.SIGKILL)
 
     def close(self) -> None:
-        for kind in tuple(self.processes):
+        for kind, _ in self.processes:
             self.end(kind)
         self.head.close()
         self.cluster.close()
@@ -209,7 +210,7 @@ def test_a_flame_graph_over_http(job: Job, api: Api) -> None:
 @pytest.mark.xdist_group("hangs")
 def test_it_closes_when_the_run_goes_on(job: Job) -> None:
     job.incident("stopped")
-    process = job.processes["stopped"]
+    (process,) = (p for kind, p in job.processes if kind == "stopped")
     os.killpg(process.pid, signal.SIGCONT)
     closed = until(lambda: None if (i := job.incident("stopped")).is_open else i, 30)
     assert "it went on at" in closed.why
@@ -218,7 +219,7 @@ def test_it_closes_when_the_run_goes_on(job: Job) -> None:
 @pytest.mark.xdist_group("hangs")
 def test_it_closes_when_the_run_ends(job: Job) -> None:
     job.incident("orphan")
-    process = job.processes["orphan"]
+    (process,) = (p for kind, p in job.processes if kind == "orphan")
     os.killpg(process.pid, signal.SIGKILL)
     closed = until(lambda: None if (i := job.incident("orphan")).is_open else i, 30)
     assert closed.why == "the run ended: killed"

@@ -287,9 +287,12 @@ class _Source:
         if rest and not self.has_more():
             return rest
         try:
-            return rest + os.read(self.number, READ_BYTES)
+            data = os.read(self.number, READ_BYTES)
         except OSError:  # a terminal without a writer
             return rest
+        if self._mirror is not None:
+            self._mirror.look()  # what was written last has the newest settings
+        return rest + data
 
     def has_more(self, wait_ms: int = 0) -> bool:
         return bool(self._poll.poll(wait_ms))

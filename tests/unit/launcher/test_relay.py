@@ -109,6 +109,43 @@ def test_who_waits_is_answered_when_the_reader_has_gone() -> None:
         _write_until_refused(each)
 
 
+def test_settings_that_change_before_a_read_apply_to_what_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As after curses: the program makes line ends usual again, and at once writes a line."""
+    shown, target = os.openpty()
+    made = outlet("both", (1, 2), target)
+    inner, read = made.inner, os.read
+
+    def set_line_ends(are_usual: bool) -> None:
+        settings = termios.tcgetattr(inner)
+        settings[1] = settings[1] | termios.ONLCR if are_usual else settings[1] & ~termios.ONLCR
+        termios.tcsetattr(inner, termios.TCSANOW, settings)
+
+    def read_late(number: int, size: int) -> bytes:
+        data = read(number, size)
+        if data == b"drawn":
+            set_line_ends(True)
+            os.write(inner, b"\nend\n")
+            while b"end" not in data:
+                data += read(number, size)
+        return data
+
+    monkeypatch.setattr("runwatch.launcher.relay.os.read", read_late)
+    relay = Relay(made, _ignore, lambda _: os.close(target))
+    set_line_ends(False)
+    os.write(inner, b"drawn")
+    relay.start()
+    seen = b""
+    while b"end" not in seen:
+        seen += read(shown, 100)
+    monkeypatch.undo()
+    assert seen == b"drawn\r\nend\r\n"
+    made.close_inner()
+    relay.join(SECONDS)
+    os.close(shown)
+
+
 def _write_until_refused(number: int) -> None:
     with pytest.raises(BrokenPipeError):
         while True:
