@@ -139,11 +139,10 @@ def test_settings_that_change_before_a_read_apply_to_what_is_read(
     seen = b""
     while b"end" not in seen:
         seen += read(shown, 100)
-    monkeypatch.undo()
-    assert seen == b"drawn\r\nend\r\n"
     made.close_inner()
     relay.join(SECONDS)
     os.close(shown)
+    assert seen == b"drawn\r\nend\r\n"
 
 
 def _write_until_refused(number: int) -> None:
