@@ -69,9 +69,10 @@ class TimeReport:
         self._costs[folder].add(Cost(cpu, report.duration, int(report.when == "teardown")))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self._cache is not None:
-            self._cache.set(CACHED, dict(sorted(self._by_test.items(), key=lambda pair: -pair[1])))
         if len(self._costs) > 1:
+            if self._cache is not None:
+                by_cost = sorted(self._by_test.items(), key=lambda pair: -pair[1])
+                self._cache.set(CACHED, dict(by_cost))
             terminalreporter.write_line("\n   CPU s   wall s   tests  folder")
             for folder, cost in self._table():
                 line = f"{cost.cpu:8.1f} {cost.wall:8.1f} {cost.tests:7}  {folder}"

@@ -316,6 +316,7 @@ def test_e2_15_a_client_killed_while_the_head_is_away(away: Away) -> None:
 # ── many ───────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.soak
 def test_e2_19_stop_with_2048_gpus(away: Away) -> None:
     """The head goes on to answer while it is stopping and writing; how fast is a benchmark's."""
     away.start_head("--freq", "1000")

@@ -312,6 +312,7 @@ CONFORMANCE: Final = (
 )
 
 
+@pytest.mark.soak
 def test_a_store_engine_is_a_package_and_a_line(
     copy: Copy, cluster: CopiedCluster, tmp_path: Path
 ) -> None:

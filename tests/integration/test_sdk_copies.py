@@ -87,6 +87,7 @@ if __name__ == "__main__":
     assert second.values("joined") == [5.0]
 
 
+@pytest.mark.soak
 def test_a_torch_loader_with_spawned_workers_takes_a_dataset_that_holds_a_run(
     tmp_path: Path,
 ) -> None:

@@ -75,6 +75,7 @@ def test_up_to_two_flaky_tests_are_named_and_forgiven(place: Path, names: tuple[
     assert f"1 passed, 0 failed, {len(names)} flaky in" in done.last
 
 
+@pytest.mark.soak
 def test_three_flaky_tests_are_too_many(place: Path) -> None:
     done = run(place, GREEN, *map(flaky, ("one", "two", "three")))
     assert done.status == 1
@@ -82,6 +83,7 @@ def test_three_flaky_tests_are_too_many(place: Path) -> None:
     assert "3 failed, 1 passed in" in done.last
 
 
+@pytest.mark.soak
 def test_what_fails_twice_fails(place: Path) -> None:
     done = run(place, GREEN, RED, flaky("one"))
     assert done.status == 1
@@ -90,6 +92,7 @@ def test_what_fails_twice_fails(place: Path) -> None:
     assert "1 passed, 1 failed, 1 flaky in" in done.last
 
 
+@pytest.mark.soak
 def test_set_up_and_parameters_are_repeated_too(place: Path) -> None:
     late = flaky("one").replace("def test_one():", "@pytest.fixture\ndef made():")
     text = f"import pytest\n{late}@pytest.mark.parametrize('a', ['b::c@d e'])\n"
@@ -99,6 +102,7 @@ def test_set_up_and_parameters_are_repeated_too(place: Path) -> None:
     assert "1 passed, 0 failed, 1 flaky in" in done.last
 
 
+@pytest.mark.soak
 def test_alone_means_in_a_process_without_what_others_left(place: Path) -> None:
     first = "import os\ndef test_first(): os.environ['LEFT'] = '1'\n"
     second = "import os\ndef test_second(): assert 'LEFT' not in os.environ\n"
@@ -124,6 +128,7 @@ def test_a_run_without_an_end_fails(place: Path, text: str, reason: str) -> None
     assert done.last.startswith("==== ")
 
 
+@pytest.mark.soak
 def test_a_pytest_that_breaks_fails(place: Path) -> None:
     (place / "conftest.py").write_text("def pytest_runtest_logreport(): nothing_of_that_name\n")
     done = run(place, flaky("one"))
@@ -131,6 +136,7 @@ def test_a_pytest_that_breaks_fails(place: Path) -> None:
     assert "did not come to its end" in done.said
 
 
+@pytest.mark.soak
 def test_a_pytest_that_does_not_start_fails(place: Path) -> None:
     done = run(place, GREEN, options=("--no-such-option",))
     assert done.status == 1
@@ -145,6 +151,7 @@ def test_a_run_that_stops_at_the_first_failure_fails(place: Path) -> None:
     assert "1 failed in" in done.last
 
 
+@pytest.mark.soak
 def test_a_loaded_run_repeats_nothing(place: Path) -> None:
     done = run(place, GREEN, flaky("one"), options=("--load", "1"))
     assert done.status == 1
@@ -159,6 +166,7 @@ def test_a_signal_ends_pytest_too(place: Path) -> None:
     assert "did not come to its end (exit status -15)" in done.said
 
 
+@pytest.mark.soak
 def test_what_an_earlier_run_remembers_is_forgotten(place: Path) -> None:
     remembered = place / ".pytest_cache" / "v" / "cache" / "lastfailed"
     remembered.parent.mkdir(parents=True)

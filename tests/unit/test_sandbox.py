@@ -14,6 +14,7 @@ import pytest
 from runwatch.testing import until
 from tests.integration.file_systems import missing
 from tests.integration.pods import memory
+from tests.sampling import sampled
 
 ROOT = Path(__file__).parents[2]
 CONFTEST = """
@@ -126,7 +127,9 @@ def living(place: Path) -> list[int]:
     return [pid for pid in programs(place) if Path(f"/proc/{pid}/exe").exists()]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", sampled([signal.SIGINT, signal.SIGKILL, signal.SIGTERM, signal.SIGHUP], 2)
+)
 def test_nothing_is_left_of_a_run_that_is_ended_by(number: signal.Signals, place: Path) -> None:
     _, output = run(place, INTERRUPTED, "-p", "xdist", "-n", "2", ended_by=number)
     assert (" processes of its tests\n" in output) == (number != signal.SIGINT), output

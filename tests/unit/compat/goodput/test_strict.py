@@ -115,6 +115,7 @@ def test_the_order_in_which_entries_come_does_not_matter(
     assert spent(found) == spent(EntryAccount(in_order.read).goodput(LATER_NS))
 
 
+@pytest.mark.soak
 def test_a_long_log_is_never_in_memory_as_facts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even where an entry comes so late that all are put in order: what it takes beyond the
     steps that are held to be judged hardly grows."""
