@@ -1,14 +1,20 @@
-"""Traces of JAX programs: one xplane file."""
+"""Traces of JAX programs: one xplane file.
+
+JAX allows one trace at a time, and would raise in the program that begins a second one.  It takes a
+lock before it begins or ends one: there ours gives way.
+"""
 
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from runwatch.capture.tracing.traces import XPLANE, TraceOptions, gather_xplanes
+from runwatch.capture.tracing.traces import XPLANE, GaveWay, TraceOptions, gather_xplanes
 
 _DEVICES = {"gpu": "gpu", "cuda": "gpu", "rocm": "gpu", "tpu": "tpu"}
 
@@ -18,6 +24,9 @@ class JaxTrace:
 
     def __init__(self) -> None:
         self._session: Any = None
+        self._space: bytes | None = None
+        """The trace, once it has ended."""
+        self._ending = threading.Lock()
         self._folder = Path()
         self._label = ""
 
@@ -32,7 +41,7 @@ class JaxTrace:
 
         jax.default_backend()  # a backend that wakes later would be missing in the trace
 
-    def start(self, folder: Path, label: str, options: TraceOptions) -> None:
+    def start(self, folder: Path, label: str, options: TraceOptions, gave_way: GaveWay) -> None:
         import jax
 
         self._folder, self._label = folder, label
@@ -41,7 +50,11 @@ class JaxTrace:
             chosen["profiler_options"] = profile = jax.profiler.ProfileOptions()
             profile.python_tracer_level = int(options.python)
         jax.profiler.start_trace(str(folder), **chosen)
-        self._session = getattr(_state(), "profile_session", None)
+        state = _state()
+        session = getattr(state, "profile_session", None)
+        if state is not None and hasattr(session, "stop"):
+            self._session = session
+            state.lock = _Gate(state.lock, lambda: self._give_way(gave_way))
 
     def step(self, number: int) -> AbstractContextManager[Any]:
         import jax
@@ -51,21 +64,34 @@ class JaxTrace:
         )
         return mark
 
+    def _give_way(self, gave_way: GaveWay) -> None:
+        if self._end():
+            gave_way("jax.profiler")
+
+    def _end(self) -> bool:
+        """False if it has ended before.
+
+        Not stop_trace: it also converts the trace, which takes as long again, and when it cannot
+        write, JAX believes for ever that the trace is going on.
+        """
+        with self._ending:
+            session, self._session = self._session, None
+            if session is None:
+                return False
+            state = _state()
+            state.lock = state.lock.lock
+            with state.lock:
+                try:
+                    self._space = session.stop()
+                finally:
+                    state.reset()
+            return True
+
     def stop(self) -> list[Path]:
-        state, session = _state(), self._session
-        self._session = None
-        if state is None or session is None or not hasattr(session, "stop"):
+        if not self._end() and self._space is None:
             return self._stop_publicly()
-        with state.lock:
-            if state.profile_session is not session:  # the program has called stop_trace
-                return gather_xplanes(self._folder, self._label)
-            # Not stop_trace: it also converts the trace, which takes as long again, and when it
-            # cannot write, JAX believes for ever that the trace is going on.
-            try:
-                space: bytes = session.stop()
-            finally:
-                state.reset()
-        return self._write(space)
+        space, self._space = self._space, None
+        return self._write(space or b"")
 
     def _stop_publicly(self) -> list[Path]:
         profiler: Any = import_module("jax.profiler")
@@ -81,6 +107,21 @@ class JaxTrace:
         import jax
 
         return _DEVICES.get(jax.default_backend(), "")
+
+
+class _Gate:
+    """A lock; `before` is called first."""
+
+    def __init__(self, lock: Any, before: Callable[[], None]) -> None:
+        self.lock = lock
+        self._before = before
+
+    def __enter__(self) -> Any:
+        self._before()
+        return self.lock.__enter__()
+
+    def __exit__(self, *raised: Any) -> Any:
+        return self.lock.__exit__(*raised)
 
 
 def _state() -> Any:

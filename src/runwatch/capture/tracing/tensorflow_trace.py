@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from runwatch.capture.tracing.traces import TraceOptions, gather_xplanes
+from runwatch.capture.tracing.traces import GaveWay, TraceOptions, gather_xplanes
 
 
 class TensorflowTrace:
@@ -23,7 +23,7 @@ class TensorflowTrace:
     def prepare(self, options: TraceOptions) -> None:
         _profiler()
 
-    def start(self, folder: Path, label: str, options: TraceOptions) -> None:
+    def start(self, folder: Path, label: str, options: TraceOptions, gave_way: GaveWay) -> None:
         self._folder, self._label = folder / "tensorflow", label
         profiler = _profiler()
         profiler.start(

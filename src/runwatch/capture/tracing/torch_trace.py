@@ -2,24 +2,33 @@
 
 All threads are recorded, whichever starts the trace; a torch too old for that records only the
 thread that starts it.
+
+A second profiler would end ours without a word, and exporting what is left then kills the program.
+So the functions of torch that prepare and enable a profiler are replaced while we record.
 """
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import os
 import shutil
 import sys
+import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from runwatch.capture.tracing.traces import KINETO, TraceOptions
+from runwatch.capture.tracing.traces import KINETO, GaveWay, TraceOptions
 
 COMPRESSION: Final = 1
 """Five times as fast as gzip's usual level, for files a third larger."""
+
+
+TRACES_ITSELF: Final = "the program itself is tracing (torch.profiler)"
 
 
 class TorchTrace:
@@ -27,20 +36,23 @@ class TorchTrace:
 
     def __init__(self) -> None:
         self._profile: Any = None
+        self._results: Any = None
+        """Of the profile, once it has ended."""
+        self._ending = threading.Lock()
+        self._others: _Others | None = None
         self._on_gpu = False
         self._folder = Path()
         self._label = ""
 
     def available(self) -> str:
-        # A second profiler would end the first one without a word.
-        if _another_is_active():
-            return "the program itself is tracing (torch.profiler)"
-        return ""
+        return TRACES_ITSELF if _another_is_active() else ""
 
     def prepare(self, options: TraceOptions) -> None:
         """Nothing here is slow: see `_make`."""
 
-    def start(self, folder: Path, label: str, options: TraceOptions) -> None:
+    def start(self, folder: Path, label: str, options: TraceOptions, gave_way: GaveWay) -> None:
+        if _another_is_active():  # it began after we were asked
+            raise RuntimeError(TRACES_ITSELF)
         self._folder, self._label = folder, label
         cuda: Any = import_module("torch.cuda")
         # A program that only loads data by torch leaves the GPU's events to the other framework.
@@ -48,6 +60,7 @@ class TorchTrace:
         self._profile = _make(self._on_gpu, options)
         self._profile.__enter__()
         _tell_rank()
+        self._others = _Others(lambda: self._give_way(gave_way))
 
     def step(self, number: int) -> AbstractContextManager[Any]:
         from torch.profiler import record_function
@@ -55,18 +68,62 @@ class TorchTrace:
         mark: AbstractContextManager[Any] = record_function(f"ProfilerStep#{number}")
         return mark
 
+    def _give_way(self, gave_way: GaveWay) -> None:
+        if self._end():
+            gave_way("torch.profiler")
+
+    def _end(self) -> bool:
+        """False if it has ended before."""
+        with self._ending:
+            profile, self._profile = self._profile, None
+            if profile is None:
+                return False
+            profile.__exit__(None, None, None)
+            self._results = getattr(profile, "profiler", profile).kineto_results
+            return True
+
     def stop(self) -> list[Path]:
-        profile, self._profile = self._profile, None
-        profile.__exit__(None, None, None)
+        self._end()
+        if self._others is not None:
+            self._others.forget()
+        results, self._results = self._results, None
+        if results is None or _is_empty(results):
+            raise RuntimeError("another profiler ended it, and what it had recorded is lost")
         plain = self._folder / f"{self._label}.json"
         try:
-            profile.export_chrome_trace(str(plain))
+            results.save(str(plain))
             return [_compressed(plain, self._folder / f"{self._label}{KINETO}")]
         finally:
             plain.unlink(missing_ok=True)
 
     def device(self) -> str:
         return "gpu" if self._on_gpu else ""
+
+
+class _Others:
+    """Sees the program's own profilers begin, in place of the two functions of torch that begin
+    one."""
+
+    def __init__(self, before: Callable[[], None]) -> None:
+        self._before = before
+        self._module = cast(Any, import_module("torch.autograd.profiler"))
+        self._prepare = self._module._prepare_profiler
+        self._enable = self._module._enable_profiler
+        self._module._prepare_profiler = self._prepare_another
+        self._module._enable_profiler = self._enable_another
+
+    def forget(self) -> None:
+        if self._module._prepare_profiler == self._prepare_another:
+            self._module._prepare_profiler = self._prepare
+            self._module._enable_profiler = self._enable
+
+    def _prepare_another(self, *arguments: Any, **named: Any) -> None:
+        self._before()
+        self._prepare(*arguments, **named)
+
+    def _enable_another(self, *arguments: Any, **named: Any) -> None:
+        self._before()
+        self._enable(*arguments, **named)
 
 
 def _make(on_gpu: bool, options: TraceOptions) -> Any:
@@ -88,6 +145,12 @@ def _make(on_gpu: bool, options: TraceOptions) -> Any:
         return profile(activities=[ProfilerActivity.CPU, *gpu], **common)
     inner: Any = import_module("torch.autograd.profiler")
     return inner.profile(use_device="cuda" if on_gpu else None, use_kineto=True, **common)
+
+
+def _is_empty(results: Any) -> bool:
+    """Of a trace that somebody else has ended: to save it would kill the program."""
+    began = getattr(results, "trace_start_ns", None) or results.trace_start_us  # torch before 2.4
+    return not began()
 
 
 def _tell_rank() -> None:
@@ -123,8 +186,15 @@ def _check_whole(plain: Path) -> None:
 
 
 def _another_is_active() -> bool:
-    module = sys.modules.get("torch.autograd.profiler")
-    return bool(getattr(module, "_is_profiler_enabled", False))
+    """Also one that is prepared, and waits for its first step: preparing ours would undo that."""
+    module: Any = sys.modules.get("torch.autograd.profiler")
+    if module is None or getattr(module, "_is_profiler_enabled", False):
+        return module is not None
+    steps = getattr(getattr(module, "KinetoStepTracker", None), "_step_dict", {})
+    if "ProfilerStep" not in steps:  # nobody has a schedule
+        return False
+    profiles = (p for p in gc.get_referrers(module.profile) if isinstance(p, module.profile))
+    return any(p.entered and p.kineto_results is None for p in profiles)
 
 
 def _all_threads() -> Any:

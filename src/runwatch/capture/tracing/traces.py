@@ -3,12 +3,15 @@
 `start` makes a back end record into a folder, `stop` makes it write its files there.  Either may
 be called from any thread; `stop` is slow (a second per second of dense trace) and belongs in one
 that nobody waits for.  Errors rise to whoever called: `TROUBLE` is what a framework may throw.
+
+A framework records one trace at a time.  Where the program begins its own, ours gives way: it is
+ended first, in the program's thread, and `stop` writes what it has by then.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
@@ -24,6 +27,8 @@ TROUBLE: Final = (
 )  # fmt: skip
 XPLANE: Final = ".xplane.pb"
 KINETO: Final = ".kineto.json.gz"
+GaveWay = Callable[[str], None]
+"""Called when a trace has been ended for the program's own, with the program's tracer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +56,7 @@ class Backend(Protocol):
         """What is slow the first time, so that `start` is quick."""
         ...
 
-    def start(self, folder: Path, label: str, options: TraceOptions) -> None: ...
+    def start(self, folder: Path, label: str, options: TraceOptions, gave_way: GaveWay) -> None: ...
 
     def step(self, number: int) -> AbstractContextManager[Any]:
         """Marks a step in the trace; for the thread that takes the steps."""

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from runwatch.capture.tracing.traces import TraceOptions, gather_xplanes
+from runwatch.capture.tracing.traces import GaveWay, TraceOptions, gather_xplanes
 
 
 class XlaTrace:
@@ -27,7 +27,7 @@ class XlaTrace:
     def prepare(self, options: TraceOptions) -> None:
         _profiler()
 
-    def start(self, folder: Path, label: str, options: TraceOptions) -> None:
+    def start(self, folder: Path, label: str, options: TraceOptions, gave_way: GaveWay) -> None:
         profiler = _profiler()
 
         self._folder, self._label = folder / "torch_xla", label

@@ -120,7 +120,7 @@ class Recording:
         started = [
             backend
             for backend, name in zip(self._backends, names, strict=True)
-            if self._try(backend, partial(backend.start, self._folder, name, self.request.options))
+            if self._try(backend, partial(self._start, backend, name))
         ]
         self._backends = started
         if not started:
@@ -145,6 +145,14 @@ class Recording:
             self._prepared = True
             for backend in self._backends:
                 self._try(backend, partial(backend.prepare, self.request.options))
+
+    def _start(self, backend: Backend, name: str) -> None:
+        gave_way = partial(self._give_way, backend)
+        backend.start(self._folder, name, self.request.options, gave_way)
+
+    def _give_way(self, backend: Backend, to: str) -> None:
+        self._problems.append(f"{backend.name}: it ended when the program's own {to} began")
+        self.end()
 
     def _try(self, backend: Backend, function: Callable[[], None]) -> bool:
         try:
