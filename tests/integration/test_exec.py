@@ -131,17 +131,31 @@ def test_who_writes_for_a_reader_that_went_away_is_told(tmp_path: Path) -> None:
         process.communicate()
 
 
-def test_closed_streams_stay_closed(tmp_path: Path) -> None:
-    """`runwatch exec <&- >&-`: what we open must not become the command's."""
-    look = "ls -l /proc/self/fd | sed 's/.* \\([0-9]* ->\\)/\\1/; s/[0-9]\\{3,\\}//' >&2"
-    for closed in ("0<&-", "1>&-", "0<&- 1>&-"):
-        got = [
-            run(["bash", "-c", f'"$@" {closed}', "bash", *command], tmp_path)
-            for command in (["sh", "-c", look], under(["sh", "-c", look]))
-        ]
-        numbers = [[line.split(b" ")[0] for line in each.err.splitlines()] for each in got]
-        assert numbers[0] == numbers[1], closed
-        assert got[0].code == got[1].code
+STREAMS = """
+import os, sys
+streams = [sys.stdin, sys.stdout, sys.stderr]
+with open(sys.argv[1], "w") as file:
+    print([os.path.exists(f"/proc/self/fd/{n}") for n in range(3)], file=file)
+    print([stream is None for stream in streams], file=file)
+print("said")
+print("said", file=sys.stderr)
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize(
+    "closed", ["<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-"]
+)
+def test_closed_streams_stay_closed(closed: str, tmp_path: Path) -> None:
+    """What we open must not become the command's: it would write there in vain, and fail."""
+    found = []
+    for how in ("alone", "under"):
+        command = [sys.executable, "-c", STREAMS, str(tmp_path / how)]
+        words = under(command) if how == "under" else command
+        got = run(["bash", "-c", f'exec "$@" {closed}', "bash", *words], tmp_path)
+        found.append((got.code, got.out, got.err, (tmp_path / how).read_text()))
+    assert found[0] == found[1]
+    assert found[0][0] == 3
 
 
 def test_other_descriptors_are_the_commands_alone(tmp_path: Path) -> None:

@@ -89,6 +89,7 @@ class _Ready:
 def run(options: Options, command: Sequence[str]) -> NoReturn:
     """Runs the command in this process's name; does not return."""
     words, before = list(command), dict(os.environ)
+    _take_free_numbers()
     inherited = list(_inherited())
     quiet.unless_a_person_reads()
     signals = _Signals.taken()
@@ -110,6 +111,14 @@ def run(options: Options, command: Sequence[str]) -> NoReturn:
         _be_command(words, ready, signals)
     _let_go(ready, inherited)
     Wrapper(child, ready.ours, ready.desk).run()
+
+
+def _take_free_numbers() -> None:
+    """A standard stream that is closed stays closed for the command: nothing that we open may get
+    its number.  What is opened here is closed when the command begins."""
+    while (number := os.open(os.devnull, os.O_RDONLY)) <= 2:
+        pass
+    os.close(number)
 
 
 def _prepare(options: Options, words: list[str], before: Mapping[str, str]) -> _Ready:
