@@ -84,7 +84,7 @@ def pytest_command(*options: str) -> list[str]:
 
 
 def worker_count() -> int:
-    """Tests wait as well as compute: five workers keep two processors busy."""
+    """Tests wait as well as compute: six workers keep two processors busy."""
     cores = float(len(os.sched_getaffinity(0)))
     meminfo = Path("/proc/meminfo").read_text()
     memory = float(re.findall(r"MemAvailable: +(\d+) kB", meminfo)[0]) * 1024
@@ -93,7 +93,7 @@ def worker_count() -> int:
         cores = min(cores, int(quota) / int(period))
     with suppress(OSError, ValueError):
         memory = min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text()))
-    return max(1, min(int(2 * cores + 1), int(memory / GIB_PER_WORKER / (1 << 30)), MAX_WORKERS))
+    return max(1, min(int(3 * cores), int(memory / GIB_PER_WORKER / (1 << 30)), MAX_WORKERS))
 
 
 def compile_tests() -> None:
