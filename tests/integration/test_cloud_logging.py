@@ -10,8 +10,8 @@ from pathlib import Path
 from runwatch.testing import Story, read_stories
 from tests.integration.sdk_programs import program_environment
 
-NO_CREDENTIALS = "google.cloud.logging finds no credentials: log entries are recorded in the run"
-NOT_INSTALLED = "google-cloud-logging is not installed: log entries are recorded in the run"
+NO_CREDENTIALS = "google.cloud.logging finds no credentials; log entries are recorded in the run"
+NOT_INSTALLED = "google-cloud-logging is not installed; log entries are recorded in the run"
 
 PROGRAM = """
 import logging

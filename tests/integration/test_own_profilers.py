@@ -176,3 +176,26 @@ def test_jax_programs_keep_their_own_traces(tmp_path: Path) -> None:
     ]
     assert GAVE_WAY in found["before"][2] and TRACES_ITSELF in found["inside"][2]
     assert [len(files) for *_, files in found.values()] == [1, 0, 1]
+
+
+CROSSING = """
+import gc, runwatch, time, torch
+run = runwatch.init("crossing")
+for number, _ in run.steps(range(150)):
+    if number % 3 == 0:  # ends in the middle of a step
+        taken = run.profile(session=f"s{number}").start()
+        gc.collect()  # what is left of the profile before
+    torch.ones(4) + 1
+    if number % 3 == 1:
+        taken.stop()
+        assert taken.wait(60) and taken.state == "done", taken.why
+print("well")
+"""
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+def test_no_mark_of_a_step_outlives_its_trace(tmp_path: Path) -> None:
+    """With this threshold, memory that torch has freed is gone, and a write there ends the program
+    each time, not now and then."""
+    done = run_program(CROSSING, tmp_path, MALLOC_MMAP_THRESHOLD_="4096")
+    assert (done.returncode, done.stdout) == (0, "well\n"), done.stderr[-2000:]

@@ -309,6 +309,34 @@ def test_two_frameworks_and_programs_that_trace_themselves(tmp_path: Path) -> No
     assert [p.name for p in (tmp_path / "theirs").rglob("*.xplane.pb")] == [f"{HOST}.xplane.pb"]
 
 
+@torch
+def test_steps_without_a_loader_are_as_long_as_they_take(tmp_path: Path) -> None:
+    """Only the optimizer tells them: each one's begin is known when it ends."""
+    tell(
+        tmp_path,
+        """
+        import time, torch, runwatch
+        from runwatch.sdk import auto
+        auto.begin()
+        layer = torch.nn.Linear(8, 8)
+        optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+        run = runwatch.init("alone")
+        for number in range(12):
+            if number == 4:
+                taken = run.profile(steps=3, session="three").start()
+            time.sleep(0.02)
+            layer(torch.ones(4, 8)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        assert taken.wait(60) and taken.state == "done", taken.why
+        """,
+    )
+    (file,) = session(tmp_path / "profiles", "alone", "three").iterdir()
+    steps = {e["name"]: e["dur"] for e in kineto(file) if "ProfilerStep#" in str(e.get("name"))}
+    assert len(steps) == 3
+    assert min(steps.values()) >= 20_000, steps
+
+
 @pytest.mark.soak
 @jax
 @xprof

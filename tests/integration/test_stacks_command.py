@@ -21,6 +21,7 @@ from runwatch.journal.liveness import this_host
 from runwatch.record import RunId
 from runwatch.testing import until
 from tests.integration.processes import Cluster, end
+from tests.integration.sdk_programs import run_program
 from tests.integration.test_cli import runwatch
 from tests.integration.test_hangs import line_of
 
@@ -149,3 +150,22 @@ def test_a_head_and_its_agent_name_the_line(
         thread.join(100)
         cluster.close()
     assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        ("", "it never hung or crashed as far as we know"),
+        (
+            "raise ValueError('no data')",
+            "has no incident, and is failed: rank 0 failed: ValueError",
+        ),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "has no incident, and is lost: rank 0"),
+    ],
+)
+def test_a_history_without_incidents_tells_how_the_run_ended(
+    end: str, words: str, tmp_path: Path
+) -> None:
+    run_program(f"import os, runwatch, signal\nrunwatch.init('ended').log(loss=1)\n{end}", tmp_path)
+    said = runwatch(tmp_path, "stacks", "ended", "--history").stdout
+    assert words in said

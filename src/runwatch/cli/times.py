@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from argparse import ArgumentTypeError
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -51,6 +52,15 @@ def _time_of_day(text: str, end_ns: int) -> int:
 def length(text: str) -> int:
     parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", text)
     return sum(round(float(count) * _UNITS[unit]) for count, unit in parts)
+
+
+def milliseconds(text: str) -> int:
+    """`500`, `500ms`, `2s`.  For argparse."""
+    if text.isdigit():
+        return int(text)
+    if RELATIVE.fullmatch(text) is None or text[0] in "+-":
+        raise ArgumentTypeError(f"{text!r} is no length of time (try 500, 500ms or 2s)")
+    return length(text) // 10**6
 
 
 def _since_epoch(text: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -60,10 +61,16 @@ def test_what_cannot_be(tmp_path: Path, body: dict[str, Any], words: str) -> Non
 
 def test_nobody_is_there(tmp_path: Path) -> None:
     result = carried_out(tmp_path, {"session": "s", "steps": 1, "run": "r"})
-    assert result.state == "failed" and result.why.startswith("this agent sees no such process")
+    assert result.state == "failed" and result.why.startswith("this agent knows no such process")
     result = carried_out(tmp_path, {"preflight": True, "plain": True, "pids": [os.getpid()]})
     (target,) = result.processes
     assert target.way == "" and "profiler port" in target.why
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    for body in ({"preflight": True}, {"session": "s", "duration_ms": 1000}):
+        result = carried_out(tmp_path, {**body, "plain": True, "pids": [ended.pid]})
+        assert (result.state, result.processes) == ("failed", ())
+        assert result.why == f"no such process here: {ended.pid}"
 
 
 def test_a_process_whose_socket_is_gone(tmp_path: Path) -> None:

@@ -121,7 +121,8 @@ class ProfileErrand:
     ) -> list[LocalTarget]:
         """Programs that are named, or else all that can be reached."""
         run = checked_name(wanted.run or as_host(f"{UNATTRIBUTED}-{context.host}"), "run")
-        trees = {pid: tuple(tree_of(pid)) for pid in wanted.pids}
+        there = [pid for pid in wanted.pids if start_ticks(pid) is not None]
+        trees = {pid: tuple(tree_of(pid)) for pid in there}
         by_port = {port: owners_of(port) for port in wanted.ports}
         trees |= {pids[0]: (pids[0],) for pids in by_port.values() if pids and pids[0] not in trees}
         if not wanted.pids and not wanted.ports:
@@ -303,9 +304,14 @@ def together(acts: Sequence[Callable[[], T]], lost: T) -> list[T]:
 
 
 def _nobody(wanted: ProfileCommand) -> str:
+    if wanted.pids:
+        return f"no such process here: {', '.join(map(str, wanted.pids))}"
     if wanted.plain:
         return (
             "no program here asks for profiles (KINETO_USE_DAEMON=1) or serves a profiler port "
             f"({', '.join(map(str, (*PROFILER_PORTS, *wanted.ports)))})"
         )
-    return "this agent sees no such process of the run (a sidecar sees none but its own)"
+    return (
+        "this agent knows no such process of the run: "
+        "it may have just begun, or this is a sidecar, which sees none but its own"
+    )

@@ -16,8 +16,8 @@ import os
 import shutil
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, cast
@@ -39,6 +39,8 @@ class TorchTrace:
         self._results: Any = None
         """Of the profile, once it has ended."""
         self._ending = threading.Lock()
+        self._open_marks: list[Any] = []
+        """The open step's."""
         self._others: _Others | None = None
         self._on_gpu = False
         self._folder = Path()
@@ -62,11 +64,26 @@ class TorchTrace:
         _tell_rank()
         self._others = _Others(lambda: self._give_way(gave_way))
 
-    def step(self, number: int) -> AbstractContextManager[Any]:
+    @contextmanager
+    def step(self, number: int) -> Iterator[None]:
         from torch.profiler import record_function
 
-        mark: AbstractContextManager[Any] = record_function(f"ProfilerStep#{number}")
-        return mark
+        mark: Any = record_function(f"ProfilerStep#{number}")
+        with self._ending:
+            if self._profile is not None:
+                mark.__enter__()
+                self._open_marks.append(mark)
+        try:
+            yield
+        finally:
+            self._close_marks()
+
+    def _close_marks(self) -> None:
+        """A mark that is open when its trace ends, and closed during the next one, is written into
+        memory that torch has freed: the program would die."""
+        with suppress(IndexError):
+            while True:
+                self._open_marks.pop().__exit__(None, None, None)
 
     def _give_way(self, gave_way: GaveWay) -> None:
         if self._end():
@@ -78,6 +95,7 @@ class TorchTrace:
             profile, self._profile = self._profile, None
             if profile is None:
                 return False
+            self._close_marks()
             profile.__exit__(None, None, None)
             self._results = getattr(profile, "profiler", profile).kineto_results
             return True
@@ -86,6 +104,7 @@ class TorchTrace:
         self._end()
         if self._others is not None:
             self._others.forget()
+            self._others = None
         results, self._results = self._results, None
         if results is None or _is_empty(results):
             raise RuntimeError("another profiler ended it, and what it had recorded is lost")

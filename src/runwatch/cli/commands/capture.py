@@ -26,6 +26,7 @@ from runwatch.cli.commands.profiles import addresses, with_summary
 from runwatch.cli.pictures import tables
 from runwatch.cli.pictures.moments import fine_duration, size
 from runwatch.cli.pictures.progress import no_progress, progress
+from runwatch.cli.times import milliseconds
 from runwatch.errors import NotFound, UsageError
 from runwatch.record.capture_limits import DEFAULT_MS, PROFILER_PORTS
 
@@ -42,8 +43,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hosts", nargs="+", metavar="HOST", help="only on these hosts")
     parser.add_argument("--ranks", metavar="0-3,8", help="only these ranks")
     parser.add_argument(
-        "--duration", type=int, metavar="MS", help=f"how long (default {DEFAULT_MS})"
-    )
+        "--duration", type=milliseconds, metavar="MS",
+        help=f"how long: milliseconds, or with a unit, such as 2s (default {DEFAULT_MS})",
+    )  # fmt: skip
     parser.add_argument("--steps", type=int, metavar="N", help="capture N steps instead")
     parser.add_argument("--at-step", type=int, metavar="K", help="start at this step")
     parser.add_argument("--session", metavar="ID", help="name of the profile (default: the time)")

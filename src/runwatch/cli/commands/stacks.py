@@ -226,13 +226,23 @@ def _history(head: source.Source, run: str, arguments: argparse.Namespace) -> in
         tables.print_json(answer)
         return 0
     if not answer["incidents"]:
-        print(f"run {run} has no incident: it never hung or crashed as far as we know")
+        print(_without_incidents(head, run))
     from runwatch.cli.pictures.stacks import print_incident
 
     out = tables.console()
     for incident in answer["incidents"]:
         print_incident(incident, out)
     return 0
+
+
+def _without_incidents(head: source.Source, run: str) -> str:
+    about = head.get(f"/runs/{run}")
+    if about["state"] not in ("failed", "killed", "lost"):
+        return f"run {run} has no incident: it never hung or crashed as far as we know"
+    how = f"{about['state']}: {about['reason']}" if about["reason"] else about["state"]
+    stored = head.get(f"/runs/{run}/stacks")["processes"]
+    last = f"its last stacks: `runwatch stacks {run}`" if stored else "no stacks of it are stored"
+    return f"run {run} has no incident, and is {how}; {last}"
 
 
 def _export(head: source.Source, run: str, arguments: argparse.Namespace) -> int:

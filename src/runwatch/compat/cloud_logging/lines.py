@@ -42,7 +42,7 @@ def deliver(run: Run) -> None:
 
 def told(what: str) -> None:
     """One line, the first time."""
-    tally.count("cloud logging", f"{what}: log entries are recorded in the run, and not sent")
+    tally.count("cloud logging", f"{what}; log entries are recorded in the run, and not sent")
 
 
 def attach(handler: logging.Handler, level: int) -> None:

@@ -100,7 +100,7 @@ class Loop:
     __slots__ = (  # those first that every call uses
         "_begin", "_asked", "_expected", "_journal", "by_batch", "inside", "is_open", "number",
         "run", "now", "leader", "_updates_by_batch", "explicit", "_batch", "_offset", "_first",
-        "_updates", "_most_updates", "__weakref__",
+        "_updates", "_most_updates", "_is_late", "__weakref__",
     )  # fmt: skip
 
     def __init__(
@@ -118,6 +118,8 @@ class Loop:
         self.is_open = False
         self.by_batch = False
         """The open step began with a batch."""
+        self._is_late = False
+        """When the open step began was known only later."""
         self._begin = self._asked = 0
         self._batch = batch
         """When a batch was asked for, and came, that no step is known of yet."""
@@ -204,7 +206,7 @@ class Loop:
         if self.is_open and self.is_over:  # it was not seen to begin
             self._close(self.inside.since)
         if not self.is_open:
-            self._open_with_batch(number, self.inside.since or at)
+            self._open_with_batch(number, self.inside.since or at, is_late=True)
         elif number is not None:
             self._rename(number + self._offset)
         self._done(at)
@@ -227,7 +229,7 @@ class Loop:
         at = self.now()
         inside.updates += 1
         if not self.is_open and self._batch[1]:
-            self._open_with_batch(None, at)
+            self._open_with_batch(None, at, is_late=True)
         if self.is_open and self.by_batch:
             self._updated_by_batch(at)
         else:
@@ -250,7 +252,7 @@ class Loop:
                 self._most_updates = max(self._most_updates, self._updates)
             if self.is_open:
                 self._close(self.inside.since)
-            self._open(self._next(), self.inside.since or at, 0)
+            self._open(self._next(), self.inside.since or at, 0, is_late=True)
             self._updates = 1
         else:
             self._updates += 1
@@ -354,17 +356,19 @@ class Loop:
         if self.is_open and self.is_over and not self.explicit:
             self._close(self.now() if self.by_batch else self.inside.since)
 
-    def _open_with_batch(self, number: int | None, at: int) -> None:
+    def _open_with_batch(self, number: int | None, at: int, is_late: bool = False) -> None:
         asked, came = self._batch
-        self._open(self._next() if number is None else number + self._offset, came or at, asked)
+        number = self._next() if number is None else number + self._offset
+        self._open(number, came or at, asked, is_late)
 
-    def _open(self, number: int, begin: int, asked: int) -> None:
-        self.is_open, self.by_batch = True, bool(asked)
+    def _open(self, number: int, begin: int, asked: int, is_late: bool = False) -> None:
+        """`is_late`: it began some time ago, which is known only now."""
+        self.is_open, self.by_batch, self._is_late = True, bool(asked), is_late
         self.inside.is_over = False
         self._begin, self._asked, self._batch, self._updates_by_batch = begin, asked, (0, 0), 0
         self._rename(number)
         run = self.run
-        if run._at_step is not None:
+        if run._at_step is not None and not is_late:
             run._at_step(self.number, True)
         journal = self._ready()
         if journal is not None:
@@ -384,6 +388,9 @@ class Loop:
             place_end(run, journal, self.number, self._begin, self._asked, at)
         if run._at_step is not None:
             run._at_step(self.number, False)
+        # The next one's begin will be known late, too.
+        if run._at_step is not None and self._is_late and not self.by_batch:
+            run._at_step(self._next(), True)
 
     def _shut(self) -> None:
         inside = self.inside

@@ -88,6 +88,7 @@ class Recording:
         self._chosen = self._prepared = False
         self._problems: list[str] = []
         self._marks = ExitStack()
+        self._marked = NO_STEP
         self._steps_done = 0
         self._first_step = self._last_step = NO_STEP
         self._start_ns = self._end_ns = 0
@@ -166,7 +167,10 @@ class Recording:
 
     @guarded("mark a step in the trace")
     def at_step(self, number: int, begins: bool) -> None:
+        if begins and number == self._marked:
+            return
         self._marks.close()
+        self._marked = number if begins else NO_STEP
         if begins:
             if self._first_step == NO_STEP:
                 self._first_step = number
