@@ -66,6 +66,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     wanted = _body(arguments)
+    if not arguments.json:
+        tables.console()  # whoever cannot be shown the answer hears of it before the capture
     with source.open_source(arguments) as head:
         head.follow()
         base = ""
