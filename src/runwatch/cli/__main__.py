@@ -119,10 +119,11 @@ def main(argv: Sequence[str] | None = None, *, worded: Callable[[str], str] = wo
         print(worded(shown(str(error))), file=sys.stderr)
         return error.exit_code
     except ModuleNotFoundError as error:
-        if (error.name or "").startswith("runwatch"):
+        package = (error.name or "").partition(".")[0]
+        if package == "runwatch":
             raise
-        missing = f"this command needs {error.name}: pip install 'runwatch[head]'"
-        if error.name in DRAWING:
+        missing = f"this command needs {package}: pip install 'runwatch[head]'"
+        if package in DRAWING:
             missing += ", or ask for --json"
         print(worded(missing), file=sys.stderr)
         return UsageError.exit_code
