@@ -120,7 +120,7 @@ def main(argv: Sequence[str] | None = None, *, worded: Callable[[str], str] = wo
         return error.exit_code
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
-        if package == "runwatch":
+        if package.startswith("runwatch"):
             raise
         missing = f"this command needs {package}: pip install 'runwatch[head]'"
         if package in DRAWING:
