@@ -89,8 +89,8 @@ patience = 1.0
 def until(condition: Callable[..., T | None], seconds: float = 30.0, what: str = "") -> T:
     """Wait until a condition holds, and return its value; after `seconds` the test fails.
 
-    A slow condition is checked less often, and each the longer it takes: the code that we wait for
-    needs the processor too.
+    A slow condition is checked less often, and so is any that is waited for long: the code that we
+    wait for needs the processor too.
     """
     begin = checked = time.monotonic()
     while not (value := condition()):

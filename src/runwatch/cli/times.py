@@ -55,7 +55,7 @@ def length(text: str) -> int:
 
 
 def milliseconds(text: str) -> int:
-    """`500`, `500ms`, `2s`.  For argparse."""
+    """The milliseconds of a length such as `500`, `500ms` or `2s`; a type for argparse."""
     if text.isdigit():
         return int(text)
     if RELATIVE.fullmatch(text) is None or text[0] in "+-":

@@ -116,9 +116,10 @@ def run(options: Options, command: Sequence[str]) -> NoReturn:
 def _take_free_numbers() -> None:
     """A standard stream that is closed stays closed for the command: nothing that we open may get
     its number.  What is opened here is closed when the command begins."""
-    while (number := os.open(os.devnull, os.O_RDONLY)) <= 2:
-        pass
-    os.close(number)
+    with contextlib.suppress(OSError):
+        while (number := os.open(os.devnull, os.O_RDONLY)) <= 2:
+            pass
+        os.close(number)
 
 
 def _prepare(options: Options, words: list[str], before: Mapping[str, str]) -> _Ready:

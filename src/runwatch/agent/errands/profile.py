@@ -304,7 +304,7 @@ def together(acts: Sequence[Callable[[], T]], lost: T) -> list[T]:
 
 
 def _nobody(wanted: ProfileCommand) -> str:
-    if wanted.pids:
+    if wanted.plain and wanted.pids:
         return f"no such process here: {', '.join(map(str, wanted.pids))}"
     if wanted.plain:
         return (

@@ -14,7 +14,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from runwatch.capture.tracing.traces import XPLANE, GaveWay, TraceOptions, gather_xplanes
+from runwatch.capture.tracing.traces import (
+    XPLANE,
+    GaveWay,
+    TraceOptions,
+    gather_xplanes,
+    giving_way,
+)
 
 _DEVICES = {"gpu": "gpu", "cuda": "gpu", "rocm": "gpu", "tpu": "tpu"}
 
@@ -26,7 +32,9 @@ class JaxTrace:
         self._session: Any = None
         self._space: bytes | None = None
         """The trace, once it has ended."""
-        self._ending = threading.Lock()
+        self._has_session = False
+        """Else JAX keeps it where we do not find it, and only `stop_trace` ends it."""
+        self._ending = threading.RLock()
         self._folder = Path()
         self._label = ""
 
@@ -53,8 +61,8 @@ class JaxTrace:
         state = _state()
         session = getattr(state, "profile_session", None)
         if state is not None and hasattr(session, "stop"):
-            self._session = session
-            state.lock = _Gate(state.lock, lambda: self._give_way(gave_way))
+            self._session, self._has_session = session, True
+            state.lock = _Gate(state.lock, giving_way(self._end, "jax.profiler", gave_way))
 
     def step(self, number: int) -> AbstractContextManager[Any]:
         import jax
@@ -63,10 +71,6 @@ class JaxTrace:
             "step", step_num=number
         )
         return mark
-
-    def _give_way(self, gave_way: GaveWay) -> None:
-        if self._end():
-            gave_way("jax.profiler")
 
     def _end(self) -> bool:
         """False if it has ended before.
@@ -88,10 +92,11 @@ class JaxTrace:
             return True
 
     def stop(self) -> list[Path]:
-        if not self._end() and self._space is None:
+        if not self._has_session:
             return self._stop_publicly()
+        self._end()
         space, self._space = self._space, None
-        return self._write(space or b"")
+        return [] if space is None else self._write(space)
 
     def _stop_publicly(self) -> list[Path]:
         profiler: Any = import_module("jax.profiler")

@@ -22,12 +22,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, cast
 
-from runwatch.capture.tracing.traces import KINETO, GaveWay, TraceOptions
+from runwatch.capture.tracing.traces import KINETO, GaveWay, TraceOptions, giving_way
 
 COMPRESSION: Final = 1
 """Five times as fast as gzip's usual level, for files a third larger."""
-
-
 TRACES_ITSELF: Final = "the program itself is tracing (torch.profiler)"
 
 
@@ -38,7 +36,7 @@ class TorchTrace:
         self._profile: Any = None
         self._results: Any = None
         """Of the profile, once it has ended."""
-        self._ending = threading.Lock()
+        self._ending = threading.RLock()
         self._open_marks: list[Any] = []
         """The open step's."""
         self._others: _Others | None = None
@@ -62,7 +60,7 @@ class TorchTrace:
         self._profile = _make(self._on_gpu, options)
         self._profile.__enter__()
         _tell_rank()
-        self._others = _Others(lambda: self._give_way(gave_way))
+        self._others = _Others(giving_way(self._end, "torch.profiler", gave_way))
 
     @contextmanager
     def step(self, number: int) -> Iterator[None]:
@@ -84,10 +82,6 @@ class TorchTrace:
         with suppress(IndexError):
             while True:
                 self._open_marks.pop().__exit__(None, None, None)
-
-    def _give_way(self, gave_way: GaveWay) -> None:
-        if self._end():
-            gave_way("torch.profiler")
 
     def _end(self) -> bool:
         """False if it has ended before."""
@@ -212,7 +206,7 @@ def _another_is_active() -> bool:
     steps = getattr(getattr(module, "KinetoStepTracker", None), "_step_dict", {})
     if "ProfilerStep" not in steps:  # nobody has a schedule
         return False
-    profiles = (p for p in gc.get_referrers(module.profile) if isinstance(p, module.profile))
+    profiles = (p for p in gc.get_referrers(module.profile) if issubclass(type(p), module.profile))
     return any(p.entered and p.kineto_results is None for p in profiles)
 
 

@@ -10,6 +10,7 @@ ended first, in the program's thread, and `stop` writes what it has by then.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -29,6 +30,27 @@ XPLANE: Final = ".xplane.pb"
 KINETO: Final = ".kineto.json.gz"
 GaveWay = Callable[[str], None]
 """Called when a trace has been ended for the program's own, with the program's tracer."""
+
+
+def giving_way(end: Callable[[], bool], to: str, gave_way: GaveWay) -> Callable[[], None]:
+    """Returns what ends a trace in the program's thread, before the program begins its own.
+
+    No failure of ours reaches the program.  A forked child has the recording of its parent, and
+    leaves it alone.
+    """
+    owner = os.getpid()
+
+    def give_way() -> None:
+        if os.getpid() != owner:
+            return
+        try:
+            ended = end()
+        except TROUBLE:
+            ended = True
+        if ended:
+            gave_way(to)
+
+    return give_way
 
 
 @dataclass(frozen=True, slots=True)
